@@ -1,0 +1,129 @@
+//! The two hashes themselves, for whole slices and for tokens that arrive one by one.
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::{BASE_SEED, BlockSize, HashSeed, LocalHash, SequenceHash, TokenId};
+
+/// Hash of one block's tokens. The caller passes exactly one block.
+pub fn local_hash(tokens: &[TokenId], seed: HashSeed) -> LocalHash {
+    let mut bytes = Vec::with_capacity(tokens.len() * 4);
+    for token in tokens {
+        bytes.extend_from_slice(&token.0.to_le_bytes());
+    }
+    LocalHash(xxh3_64_with_seed(&bytes, seed.value()))
+}
+
+/// Sequence hash of a block whose predecessor in the chain is `parent` (`None` for a first block).
+pub fn extend(parent: Option<SequenceHash>, local: LocalHash) -> SequenceHash {
+    let Some(parent) = parent else {
+        return SequenceHash(local.0);
+    };
+    let mut pair = [0_u8; 16];
+    let (head, tail) = pair.split_at_mut(8);
+    head.copy_from_slice(&parent.0.to_le_bytes());
+    tail.copy_from_slice(&local.0.to_le_bytes());
+    SequenceHash(xxh3_64_with_seed(&pair, BASE_SEED))
+}
+
+/// Sequence hashes of all full blocks of `tokens`.
+pub fn chain(tokens: &[TokenId], block_size: BlockSize, seed: HashSeed) -> Vec<SequenceHash> {
+    let mut hasher = ChainHasher::new(block_size, seed);
+    hasher.push_all(tokens);
+    hasher.into_chain()
+}
+
+/// Hashes a prompt while it is being tokenized. `Clone` forks it, which lets a cached conversation prefix be continued.
+#[derive(Clone, Debug)]
+pub struct ChainHasher {
+    block_bytes: usize,
+    seed: HashSeed,
+    pending: Vec<u8>,
+    chain: Vec<SequenceHash>,
+    tokens: u32,
+}
+
+impl ChainHasher {
+    /// A hasher of an empty prompt.
+    pub fn new(block_size: BlockSize, seed: HashSeed) -> Self {
+        let block_bytes = block_size.tokens() as usize * 4;
+        Self { block_bytes, seed, pending: Vec::with_capacity(block_bytes), chain: Vec::new(), tokens: 0 }
+    }
+
+    /// Appends tokens; every block that fills is hashed at once.
+    pub fn push_all(&mut self, tokens: &[TokenId]) {
+        self.tokens = self.tokens.saturating_add(u32::try_from(tokens.len()).unwrap_or(u32::MAX));
+        for token in tokens {
+            self.pending.extend_from_slice(&token.0.to_le_bytes());
+            if self.pending.len() == self.block_bytes {
+                let local = LocalHash(xxh3_64_with_seed(&self.pending, self.seed.value()));
+                self.chain.push(extend(self.chain.last().copied(), local));
+                self.pending.clear();
+            }
+        }
+    }
+
+    /// Tokens pushed so far, those of the unfinished block included.
+    pub fn tokens(&self) -> u32 {
+        self.tokens
+    }
+
+    /// Sequence hashes of the full blocks so far.
+    pub fn chain(&self) -> &[SequenceHash] {
+        &self.chain
+    }
+
+    /// Gives up the hasher for its chain.
+    pub fn into_chain(self) -> Vec<SequenceHash> {
+        self.chain
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens(ids: impl IntoIterator<Item = u32>) -> Vec<TokenId> {
+        ids.into_iter().map(TokenId).collect()
+    }
+
+    /// Vectors of Dynamo's public router hash, read off its mocker's event stream.
+    #[test]
+    fn published_vectors() {
+        let four = BlockSize::new(4).unwrap();
+        let seed = HashSeed::default();
+        assert_eq!(local_hash(&tokens(10..14), seed).0, 8_906_183_847_324_352_865);
+        assert_eq!(local_hash(&tokens(14..18), seed).0, 18_278_009_876_224_962_821);
+        let hashes: Vec<u64> = chain(&tokens(10..18), four, seed).into_iter().map(|hash| hash.0).collect();
+        assert_eq!(hashes, [8_906_183_847_324_352_865, 16_400_543_510_261_015_516]);
+    }
+
+    #[test]
+    fn a_partial_tail_is_not_hashed_and_a_prefix_keeps_its_chain() {
+        let four = BlockSize::new(4).unwrap();
+        let long = chain(&tokens(0..23), four, HashSeed::default());
+        assert_eq!(long.len(), 5);
+        assert_eq!(chain(&tokens(0..11), four, HashSeed::default()), long[..2]);
+        assert!(chain(&tokens(0..3), four, HashSeed::default()).is_empty());
+    }
+
+    #[test]
+    fn adapter_and_salt_separate_prompts_and_empty_ones_do_not() {
+        let hash = |adapter, salt| local_hash(&tokens(0..4), HashSeed::new(adapter, salt));
+        let plain = hash(None, None);
+        assert_eq!(plain, hash(Some(""), Some("")));
+        assert_ne!(plain, hash(Some("a"), None));
+        assert_ne!(hash(Some("a"), None), hash(None, Some("a")));
+    }
+
+    #[test]
+    fn pushing_in_pieces_changes_nothing() {
+        let size = BlockSize::new(16).unwrap();
+        let all = tokens(0..1000);
+        let mut hasher = ChainHasher::new(size, HashSeed::default());
+        for piece in all.chunks(7) {
+            hasher.push_all(piece);
+        }
+        assert_eq!(hasher.tokens(), 1000);
+        assert_eq!(hasher.chain(), chain(&all, size, HashSeed::default()));
+    }
+}

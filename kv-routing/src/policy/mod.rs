@@ -1,0 +1,1 @@
+//! Cost, pick, load ledger.

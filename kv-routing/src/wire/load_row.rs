@@ -1,0 +1,62 @@
+//! Load rows: what one VM has routed and not yet seen the end of.
+
+use bincode::{Decode, Encode};
+
+use super::codec::{self, WireError};
+use super::{Generation, UnixMillis};
+use crate::target::TargetId;
+
+/// Everything one VM has in flight. Only that VM writes its row.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct LoadRow {
+    /// Random number of the VM, so that a row claimed anew is noticed by its former owner.
+    pub owner: u64,
+    /// Time of the last write; a row not refreshed for 10 s counts for nothing.
+    pub written: UnixMillis,
+    /// Manifest generation this VM routes by.
+    pub generation: Generation,
+    /// Policy version this VM routes by.
+    pub policy_version: u64,
+    /// Bookings by target.
+    pub entries: Vec<LoadRowEntry>,
+}
+
+/// Bookings of one target in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct LoadRowEntry {
+    /// The target.
+    pub target: TargetId,
+    /// What is in flight on it.
+    pub booking: Booking,
+}
+
+/// The load routed requests put on a target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct Booking {
+    /// Requests from dispatch to their end.
+    pub requests: u32,
+    /// Uncached prompt tokens of requests that have had no first byte yet.
+    pub prefill_tokens: u64,
+    /// Prompt blocks of requests from dispatch to their end.
+    pub decode_blocks: u64,
+    /// Requests that failed on it since the VM started.
+    pub failures: u32,
+}
+
+impl LoadRow {
+    /// Encodes.
+    ///
+    /// # Errors
+    /// [`WireError::Encode`] when the row is larger than a message may be.
+    pub fn encode(&self) -> Result<Vec<u8>, WireError> {
+        codec::encode(&[], self)
+    }
+
+    /// Decodes.
+    ///
+    /// # Errors
+    /// [`WireError`] for anything [`LoadRow::encode`] did not make.
+    pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
+        codec::decode(codec::versioned(bytes)?)
+    }
+}

@@ -1,0 +1,138 @@
+//! The push protocol: the bridge POSTs a [`Push`] to the ingest listener and gets a [`PushReply`].
+
+use bincode::{BorrowDecode, Decode, Encode};
+
+use super::codec::{self, WireError};
+use super::{Epoch, Generation, LoadRow, PoolId, UnixMillis};
+use crate::block::SequenceHash;
+use crate::target::TargetId;
+
+/// The bridge begins a new push when the values of one reach this many bytes.
+pub const PUSH_PART_BYTES: usize = 1 << 20;
+
+/// Values to write into shared data, in order. Each is a full state, so a push may be repeated without harm.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, BorrowDecode)]
+pub struct Push<'a> {
+    /// Epoch of the bridge.
+    pub epoch: Epoch,
+    /// Whether a filter with a manifest of another epoch, or without one, takes this push. Parts of a snapshot do;
+    /// a delta is refused there, and the reply asks for a snapshot.
+    pub snapshot: bool,
+    /// What to write.
+    pub puts: Vec<Put<'a>>,
+}
+
+/// One value.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, BorrowDecode)]
+pub struct Put<'a> {
+    /// Its key, one of [`super::keys`].
+    pub key: &'a str,
+    /// All of its new bytes.
+    pub value: &'a [u8],
+}
+
+/// The ingest listener's answer.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct PushReply {
+    /// Epoch and generation of the manifest now in place; `None` when there is none.
+    pub in_place: Option<(Epoch, Generation)>,
+    /// The push was not applied, or the manifest is missing or of another epoch: send everything.
+    pub need_snapshot: bool,
+    /// This Envoy's load rows, with their numbers.
+    pub load_rows: Vec<(u32, LoadRow)>,
+    /// Routing decisions since the last reply, oldest first; bounded.
+    pub decisions: Vec<Decision>,
+    /// Decisions dropped since the last reply because the bound was reached.
+    pub decisions_dropped: u64,
+}
+
+/// One routed prompt, for token parity and for decision logs.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Decision {
+    /// When it was routed.
+    pub at: UnixMillis,
+    /// Pool it was routed in.
+    pub pool: PoolId,
+    /// Target it was sent to.
+    pub target: TargetId,
+    /// Prompt tokens.
+    pub prompt_tokens: u32,
+    /// Leading blocks the target was believed to hold.
+    pub predicted_blocks: u32,
+    /// The prompt's chain: first and last hash name it, the length says how many blocks; long chains are thinned.
+    pub blocks: u32,
+    /// Sequence hash of the first block, when there is one.
+    pub first: Option<SequenceHash>,
+    /// Sequence hash of the last full block, when there is one.
+    pub last: Option<SequenceHash>,
+}
+
+impl<'a> Push<'a> {
+    /// Encodes.
+    ///
+    /// # Errors
+    /// [`WireError::Encode`] when the push is larger than a message may be.
+    pub fn encode(&self) -> Result<Vec<u8>, WireError> {
+        codec::encode(&[], self)
+    }
+
+    /// Decodes; keys and values borrow from `bytes`.
+    ///
+    /// # Errors
+    /// [`WireError`] for anything [`Push::encode`] did not make.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, WireError> {
+        codec::decode(codec::versioned(bytes)?)
+    }
+}
+
+impl PushReply {
+    /// Encodes.
+    ///
+    /// # Errors
+    /// [`WireError::Encode`] when the reply is larger than a message may be.
+    pub fn encode(&self) -> Result<Vec<u8>, WireError> {
+        codec::encode(&[], self)
+    }
+
+    /// Decodes.
+    ///
+    /// # Errors
+    /// [`WireError`] for anything [`PushReply::encode`] did not make.
+    pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
+        codec::decode(codec::versioned(bytes)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn push_round_trip_and_hostile_bytes() {
+        let push = Push { epoch: Epoch(5), snapshot: true, puts: vec![Put { key: "kv/p/0/1/0", value: b"abc" }] };
+        let bytes = push.encode().unwrap();
+        assert_eq!(Push::decode(&bytes).unwrap(), push);
+        for cut in 0..bytes.len() {
+            assert!(Push::decode(&bytes[..cut]).is_err());
+        }
+        let mut long = bytes.clone();
+        long.push(0);
+        assert!(Push::decode(&long).is_err());
+        let mut claims_too_much = bytes;
+        let count = 1 + 8 + 1;
+        claims_too_much[count..count + 8].copy_from_slice(&u64::MAX.to_le_bytes());
+        assert!(Push::decode(&claims_too_much).is_err());
+    }
+
+    #[test]
+    fn reply_round_trip() {
+        let reply = PushReply {
+            in_place: Some((Epoch(1), Generation(2))),
+            need_snapshot: false,
+            load_rows: vec![],
+            decisions: vec![],
+            decisions_dropped: 3,
+        };
+        assert_eq!(PushReply::decode(&reply.encode().unwrap()).unwrap(), reply);
+    }
+}

@@ -1,0 +1,117 @@
+//! The target table of a pool: who can be chosen, and in what state they are.
+
+use bincode::{Decode, Encode};
+
+use super::codec::{self, WireError};
+use crate::target::{Slot, TargetId};
+
+/// All targets of a pool.
+#[derive(Clone, Debug, Default, PartialEq, Encode, Decode)]
+pub struct TargetTable {
+    /// In ascending slot order.
+    pub targets: Vec<TargetEntry>,
+}
+
+/// One target.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+pub struct TargetEntry {
+    /// Names it in pages.
+    pub slot: Slot,
+    /// Names it in load rows and decisions.
+    pub id: TargetId,
+    /// `ip:port`, exactly as Envoy's cluster has it.
+    pub endpoint: String,
+    /// Data-parallel rank, when the endpoint serves several.
+    pub rank: Option<u32>,
+    /// Which phase it serves.
+    pub role: Role,
+    /// Only [`Health::Healthy`] targets are chosen while there is one.
+    pub health: Health,
+    /// How far its KV state can be trusted.
+    pub source: SourceState,
+    /// Blocks its cache can hold; 0 when unknown.
+    pub capacity_blocks: u64,
+    /// Most prompt tokens it takes in one engine step; 0 when unknown.
+    pub max_batched_tokens: u64,
+    /// Requests the engine says are running.
+    pub running: u32,
+    /// Requests the engine says are waiting.
+    pub waiting: u32,
+    /// Share of its cache in use, 0 to 1, as the engine reports it.
+    pub kv_usage: f32,
+    /// Labels from configuration or discovery.
+    pub labels: Vec<(String, String)>,
+}
+
+/// Which phase of a request a target serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+pub enum Role {
+    /// Prefill and decode.
+    Both,
+    /// Prefill only.
+    Prefill,
+    /// Decode only.
+    Decode,
+}
+
+/// What the bridge's probes say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+pub enum Health {
+    /// Not probed yet.
+    Unknown,
+    /// Answers.
+    Healthy,
+    /// Does not answer, or answers with an error.
+    Unhealthy,
+    /// Leaving: finishes what it has and takes nothing new.
+    Draining,
+}
+
+/// How far a target's KV state can be trusted (ARCHITECTURE, states).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+pub enum SourceState {
+    /// Events in order, tokens verified.
+    Exact,
+    /// Usable, history incomplete.
+    Warm,
+    /// The source is silent; its credit decays.
+    Stale,
+    /// Token parity not shown yet.
+    Unverified,
+    /// Token parity failed: its overlap counts nothing.
+    Mismatch,
+    /// No events.
+    None,
+}
+
+impl SourceState {
+    /// Word used in explanations, metrics and the admin API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Warm => "warm",
+            Self::Stale => "stale",
+            Self::Unverified => "unverified",
+            Self::Mismatch => "mismatch",
+            Self::None => "none",
+        }
+    }
+}
+
+impl TargetTable {
+    /// Encodes.
+    ///
+    /// # Errors
+    /// [`WireError::Encode`] when the table is larger than a message may be.
+    pub fn encode(&self) -> Result<Vec<u8>, WireError> {
+        codec::encode(&[], self)
+    }
+
+    /// Decodes.
+    ///
+    /// # Errors
+    /// [`WireError`] for anything [`TargetTable::encode`] did not make.
+    pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
+        codec::decode(codec::versioned(bytes)?)
+    }
+}
