@@ -28,3 +28,26 @@ pub fn tokenizer(id: u64, part: u32) -> String {
 pub fn load_row(row: u32) -> String {
     format!("kv/load/{row}")
 }
+
+/// Whether the bridge may write `key`. Load rows and their count belong to the VMs.
+pub fn is_bridge_key(key: &str) -> bool {
+    key == MANIFEST
+        || key == POLICY
+        || ["kv/p/", "kv/targets/", "kv/tokenizer/"].iter().any(|prefix| key.starts_with(prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bridge_writes_its_own_keys_only() {
+        for key in [MANIFEST.to_owned(), POLICY.to_owned(), page(PoolId(3), 4, 9), targets(PoolId(3)), tokenizer(7, 0)]
+        {
+            assert!(is_bridge_key(&key), "{key}");
+        }
+        for key in [ROWS.to_owned(), load_row(0), "kv/".to_owned(), "other".to_owned()] {
+            assert!(!is_bridge_key(&key), "{key}");
+        }
+    }
+}

@@ -1,4 +1,19 @@
 //! The push protocol: the bridge POSTs a [`Push`] to the ingest listener and gets a [`PushReply`].
+//!
+//! Rules the filter applies, in this order:
+//!
+//! 1. Another wire version, or bytes that do not decode: 400, nothing written.
+//! 2. A key that [`super::keys::is_bridge_key`] refuses: 400, nothing written.
+//! 3. A manifest of a later epoch is in place and its heartbeat is younger than 3 s: another bridge has taken over.
+//!    Nothing is written, `need_snapshot` is false and `in_place` names the other epoch. Epochs grow with every start
+//!    of a bridge (Unix milliseconds of the start), so of two bridges the younger one wins and they never alternate.
+//! 4. `snapshot` is false and the manifest is missing or of another epoch: nothing is written, `need_snapshot` is true.
+//! 5. Otherwise every value is written, in order. A manifest of the same epoch and a lower generation than the one in
+//!    place is left out, as it can only be a late repetition.
+//!
+//! A snapshot may take several pushes. It ends with the manifest: pages of the new epoch are ignored until the manifest
+//! names it. A bridge has one push in flight per Envoy, since pages carry no version of their own.
+//! `GET` of the same path answers 200 while the listener works.
 
 use bincode::{BorrowDecode, Decode, Encode};
 

@@ -2,6 +2,7 @@
 
 use bincode::{Decode, Encode};
 
+use super::UnixMillis;
 use super::codec::{self, WireError};
 use crate::target::{Slot, TargetId};
 
@@ -29,6 +30,8 @@ pub struct TargetEntry {
     pub health: Health,
     /// How far its KV state can be trusted.
     pub source: SourceState,
+    /// When it came into that state; the credit of a [`SourceState::Stale`] source decays from then on.
+    pub source_since: UnixMillis,
     /// Blocks its cache can hold; 0 when unknown.
     pub capacity_blocks: u64,
     /// Most prompt tokens it takes in one engine step; 0 when unknown.
