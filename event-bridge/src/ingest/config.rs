@@ -1,0 +1,59 @@
+//! Settings of a pool's ingest.
+
+use std::time::Duration;
+
+use kv_routing::block::BlockSize;
+use kv_routing::index::IndexLimits;
+
+/// What happens to a target's index when batches are lost for good.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GapPolicy {
+    /// Forget what the target was believed to hold: nothing indexed is wrong, much may be missing.
+    #[default]
+    Clear,
+    /// Keep it and call it stale: little is missing, some of it may be wrong.
+    Keep,
+}
+
+/// Settings of a pool's ingest.
+#[derive(Clone, Copy, Debug)]
+pub struct IngestConfig {
+    /// Bounds of the index.
+    pub limits: IndexLimits,
+    /// What the operator believes the block size to be. Reported when events say otherwise, never obeyed then; it
+    /// decides only how engines with tiny pages are re-blocked.
+    pub expected_block_size: Option<BlockSize>,
+    /// Engine pages below this many tokens are re-blocked (SGLang's page of one token would make a block of every token).
+    pub min_block_tokens: u32,
+    /// See [`GapPolicy`].
+    pub gap_policy: GapPolicy,
+    /// Blocks with unknown parents kept per target.
+    pub max_orphans: u32,
+    /// Bytes of live batches held back per target while a replay runs.
+    pub max_held_bytes: usize,
+    /// A quiet stream with a replay endpoint is checked this often; zero never.
+    pub audit_every: Duration,
+}
+
+impl Default for IngestConfig {
+    fn default() -> Self {
+        Self {
+            limits: IndexLimits { max_blocks: 8 << 20 },
+            expected_block_size: None,
+            min_block_tokens: 8,
+            gap_policy: GapPolicy::default(),
+            max_orphans: 65_536,
+            max_held_bytes: 64 << 20,
+            audit_every: Duration::from_secs(30),
+        }
+    }
+}
+
+/// What is known of a target's event source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SourceSpec {
+    /// The stream has a replay endpoint.
+    pub replay: bool,
+    /// Rank the stream belongs to, to notice a socket shared by several.
+    pub rank: Option<u32>,
+}

@@ -1,0 +1,120 @@
+//! What is known of a target's KV state, and why.
+
+use std::time::Instant;
+
+use kv_routing::wire::SourceState;
+
+/// Whether the engine was seen to announce the chains the filter computed for prompts sent to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Parity {
+    /// Not seen yet.
+    #[default]
+    Unknown,
+    /// Seen.
+    Shown,
+    /// Prompts long enough were sent and never announced.
+    Failed,
+}
+
+/// Why a source is in its state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// Events in order from the first on, tokens verified.
+    InOrder,
+    /// Never connected yet.
+    NotConnected,
+    /// The connection was lost and is being made again.
+    Disconnected,
+    /// The first replay is running.
+    Synchronizing,
+    /// A gap, reconnect or backward sequence is being checked against the replay buffer.
+    Checking,
+    /// The engine's replay buffer does not reach back to its start, or there is none and we came late.
+    HistoryTrimmed,
+    /// Batches were lost for good.
+    BatchesLost,
+    /// Events were undecodable, so something about the engine's cache is unknown.
+    EventsLost,
+    /// The replay endpoint does not answer.
+    ReplayUnanswered,
+    /// Blocks whose parents were never announced are held back.
+    Orphans,
+    /// The engine's pages do not fit the pool's blocks.
+    PageSize,
+    /// Everything was cleared although only the device tier is sure to be empty.
+    TiersCleared,
+    /// The index dropped blocks to stay within its bound.
+    IndexBound,
+    /// No prompt was seen to be announced yet.
+    ParityUnknown,
+    /// Prompts sent were never announced: wrong template, tokenizer, block size, adapter or salt.
+    ParityFailed,
+}
+
+impl Reason {
+    /// Word used in metrics and the admin API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::InOrder => "in_order",
+            Self::NotConnected => "not_connected",
+            Self::Disconnected => "disconnected",
+            Self::Synchronizing => "synchronizing",
+            Self::Checking => "checking",
+            Self::HistoryTrimmed => "history_trimmed",
+            Self::BatchesLost => "batches_lost",
+            Self::EventsLost => "events_lost",
+            Self::ReplayUnanswered => "replay_unanswered",
+            Self::Orphans => "orphans",
+            Self::PageSize => "page_size",
+            Self::TiersCleared => "tiers_cleared",
+            Self::IndexBound => "index_bound",
+            Self::ParityUnknown => "parity_unknown",
+            Self::ParityFailed => "parity_failed",
+        }
+    }
+}
+
+/// State and counters of one target's source. Counters only grow while the target exists.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SourceReport {
+    /// How far its index entries can be trusted.
+    pub state: SourceState,
+    /// Why.
+    pub reason: Reason,
+    /// Sequence number of the last batch applied.
+    pub last_seq: Option<u64>,
+    /// When the last batch was applied.
+    pub last_applied: Option<Instant>,
+    /// Wall clock of the engine in that batch, Unix seconds.
+    pub last_batch_time: Option<f64>,
+    /// Gaps, backward sequences and reconnects that had to be checked.
+    pub checks: u64,
+    /// Live sequence numbers that did not follow their predecessor.
+    pub gaps: u64,
+    /// New incarnations of the engine noticed.
+    pub restarts: u64,
+    /// Batches applied.
+    pub batches: u64,
+    /// Events applied.
+    pub events: u64,
+    /// Blocks stored, duplicates included.
+    pub stored_blocks: u64,
+    /// Blocks removed.
+    pub removed_blocks: u64,
+    /// Removals of blocks that were not known.
+    pub unknown_removals: u64,
+    /// Batches and events that did not decode.
+    pub undecodable: u64,
+    /// Stores that cannot be indexed (placeholders, masked blocks, tokens that are not numbers).
+    pub unindexable: u64,
+    /// Blocks with unknown parents held back now.
+    pub orphans: u64,
+    /// Orphans dropped because of their bound.
+    pub orphans_dropped: u64,
+    /// Live batches held back now until a replay ends.
+    pub held_batches: u64,
+    /// Engine's page size in tokens, from its events.
+    pub page_tokens: Option<u32>,
+    /// Batches that named another rank than the stream's.
+    pub rank_mismatches: u64,
+}
