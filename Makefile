@@ -1,0 +1,95 @@
+# The one door for building, checking and running. `make help` lists what there is.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+export PATH := $(CURDIR)/.deps/tools/bin:$(PATH)
+
+WASM := target/wasm32-wasip1/wasm/filter.wasm
+WASM_BUDGET_BYTES := 1300000
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# --- get and build ---
+
+.PHONY: setup build wasm
+setup: ## Fetch Envoy, tokenizers and test tools into .deps (once)
+	@scripts/setup.sh
+
+build: setup ## Build the native programs
+	cargo build --workspace --bins
+
+wasm: setup ## Build the filter that Envoy loads, and hold it to its size budget
+	cargo build --package filter --lib --target wasm32-wasip1 --profile wasm
+	@size=$$(stat -c %s $(WASM)); echo "$(WASM): $$size bytes of at most $(WASM_BUDGET_BYTES)"; \
+	[ "$$size" -le $(WASM_BUDGET_BYTES) ]
+
+# --- static checks ---
+
+.PHONY: fmt fmt-check clippy clippy-wasm docs check-arrows deny lint
+fmt: ## Format all code
+	cargo fmt --all
+
+fmt-check:
+	cargo fmt --all -- --check
+
+clippy: setup
+	cargo clippy --workspace --all-targets -- -D warnings
+
+clippy-wasm: setup
+	cargo clippy --package kv-routing --package filter --target wasm32-wasip1 -- -D warnings
+	cargo clippy --package kv-routing --target wasm32-unknown-unknown --all-targets -- -D warnings
+
+docs: setup ## Build the API documentation, warnings denied
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items
+
+check-arrows: ## Check who may depend on whom, and who may name proxy_wasm
+	@scripts/check-arrows.sh
+
+deny: setup ## Check licences, sources, bans and advisories of all dependencies
+	@scripts/deny.sh
+
+lint: fmt-check clippy clippy-wasm docs check-arrows deny ## All static checks
+
+# --- tests ---
+
+.PHONY: test-unit test-wasm envoy-validate test-e2e test fuzz
+test-unit: setup ## Native tests of every crate except the end-to-end tests
+	cargo test --workspace --exclude e2e
+
+test-wasm: setup ## The pure core's tests in 32-bit WebAssembly under Node
+	CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER=wasm-bindgen-test-runner \
+	cargo test --package kv-routing --target wasm32-unknown-unknown --test 'wasm*'
+
+envoy-validate: wasm ## Let Envoy validate every checked-in configuration with the fresh filter
+	@scripts/envoy-validate.sh $(WASM)
+
+test-e2e: wasm build ## Real Envoy, real bridge, simulated engines
+	cargo test --package e2e
+
+test: lint test-unit test-wasm envoy-validate test-e2e ## Everything that is checked
+
+fuzz: setup ## Run every fuzz target for a short while
+	@scripts/fuzz.sh
+
+# --- run and measure ---
+
+.PHONY: run bench bench-path bench-replay
+run: wasm build ## Envoy, bridge and two simulated engines (or WORKERS="ip:port ...") until Ctrl-C
+	@scripts/run.sh
+
+bench: setup ## Benchmarks of the pure core and of the bridge's ingest
+	cargo bench --package kv-routing --package event-bridge
+
+bench-path: setup ## What the filter adds to a request: Envoy with it, without it, and no Envoy
+	@bench/path.sh
+
+bench-replay: wasm build ## Mooncake trace: hit rate and time to first token by balancing method
+	@bench/replay.sh
+
+.PHONY: clean
+clean: ## Remove build results and run state; keeps .deps
+	cargo clean
+	rm -rf .run
