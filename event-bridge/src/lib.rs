@@ -6,6 +6,7 @@
 //! | [`stream`] | the event sockets: connect, drain, replay |
 //! | [`ingest`] | order, gaps and restarts of streams; events to the prefix index of a pool; no sockets, no clock |
 
+pub mod config;
 pub mod engine;
 pub mod ingest;
 pub mod stream;

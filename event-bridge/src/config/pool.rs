@@ -1,0 +1,232 @@
+//! One pool: workers that serve one base model with one tokenizer and one block size.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use kv_routing::block::BlockSize;
+
+use super::error::Problem;
+use super::events::EventDefaults;
+use super::raw::{RawEngine, RawLimits, RawPool, RawProbe, RawStale};
+use super::worker::{self, WorkerDefaults, WorkerSpec};
+use super::{required, within};
+
+const DEFAULT_CLUSTER: &str = "workers";
+const DEFAULT_MAX_BLOCKS: u64 = 4_000_000;
+const DEFAULT_MAX_WORKERS: u32 = 1024;
+const DEFAULT_DRAIN_MS: u64 = 2_000;
+const DEFAULT_STALE_AFTER_MS: u32 = 3_000;
+const DEFAULT_STALE_DECAY_MS: u32 = 60_000;
+const DEFAULT_PROBE_INTERVAL_MS: u64 = 1_000;
+const DEFAULT_PROBE_TIMEOUT_MS: u64 = 1_000;
+const DEFAULT_UNHEALTHY_AFTER: u32 = 2;
+
+/// A pool that can be run.
+#[derive(Clone, Debug)]
+pub struct PoolConfig {
+    /// Name in metrics, logs and explanations.
+    pub name: String,
+    /// Values of `model` that mean the base model.
+    pub models: Vec<String>,
+    /// Values of `model` that mean a LoRA adapter of it.
+    pub adapters: Vec<String>,
+    /// Folder with tokenizer and chat template; `None`: only token-id prompts are matched.
+    pub model_dir: Option<PathBuf>,
+    /// Block size the operator expects; the one in force is learned from events.
+    pub block_size: Option<BlockSize>,
+    /// Envoy cluster of the workers.
+    pub cluster: String,
+    /// Endpoint file Envoy watches for that cluster; `None`: the cluster is managed by someone else.
+    pub eds_file: Option<PathBuf>,
+    /// Engine of the workers, which decides the names of load metrics.
+    pub engine: EngineKind,
+    /// How long a removed worker stays an endpoint after it left the target table.
+    pub drain: Duration,
+    /// Where workers come from.
+    pub workers: WorkerSource,
+    /// What workers do not say themselves.
+    pub worker_defaults: WorkerDefaults,
+    /// Bounds.
+    pub limits: PoolLimits,
+    /// Health and load probes.
+    pub probe: ProbeConfig,
+    /// What becomes of KV state when the bridge is gone.
+    pub stale: StaleConfig,
+}
+
+/// Where a pool's workers come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WorkerSource {
+    /// The configuration.
+    Static(Vec<WorkerSpec>),
+    /// A watched file.
+    File(PathBuf),
+}
+
+/// Which engine a pool runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EngineKind {
+    /// vLLM and what speaks its metrics.
+    Vllm,
+    /// SGLang.
+    Sglang,
+    /// TensorRT-LLM.
+    Trtllm,
+}
+
+/// Bounds of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolLimits {
+    /// Distinct blocks in the index.
+    pub max_blocks: u64,
+    /// Workers at one time.
+    pub max_workers: u32,
+}
+
+/// How workers are probed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProbeConfig {
+    /// Time between two probes of a worker.
+    pub interval: Duration,
+    /// Longest wait for one answer.
+    pub timeout: Duration,
+    /// Failed health probes in a row after which a worker counts as unhealthy; one good answer makes it healthy again.
+    pub unhealthy_after: u32,
+    /// Path of the health probe.
+    pub health_path: String,
+    /// Path of the load metrics.
+    pub metrics_path: String,
+}
+
+/// Ageing of KV state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StaleConfig {
+    /// Heartbeat age in milliseconds at which KV state begins to count as stale.
+    pub after_ms: u32,
+    /// Milliseconds over which its credit then falls to nothing; 0: it keeps its credit.
+    pub decay_ms: u32,
+}
+
+pub(super) fn resolve(raw: RawPool, field: &str, dir: &Path) -> Result<PoolConfig, Problem> {
+    let RawPool {
+        name,
+        models,
+        adapters,
+        model_dir,
+        block_size,
+        cluster,
+        eds_file,
+        engine,
+        max_batched_tokens,
+        drain_ms,
+        workers,
+        workers_file,
+        limits,
+        events,
+        probe,
+        stale,
+    } = raw;
+    let engine = match engine {
+        None | Some(RawEngine::Vllm) => EngineKind::Vllm,
+        Some(RawEngine::Sglang) => EngineKind::Sglang,
+        Some(RawEngine::Trtllm) => EngineKind::Trtllm,
+    };
+    let limits = resolve_limits(limits, &format!("{field}.limits"))?;
+    let worker_defaults =
+        WorkerDefaults { events: EventDefaults::resolve(events, &format!("{field}.events"))?, max_batched_tokens };
+    let workers = match (workers, workers_file) {
+        (Some(list), None) => {
+            let field = format!("{field}.workers");
+            WorkerSource::Static(worker::resolve_all(list, &field, &worker_defaults, limits.max_workers)?)
+        }
+        (None, Some(path)) => WorkerSource::File(dir.join(path)),
+        (Some(_), Some(_)) => {
+            let fix = "keep `workers` or `workers_file`";
+            return Err(Problem::new(format!("{field}.workers_file"), "workers are listed here and in a file", fix));
+        }
+        (None, None) => {
+            let fix = "list `workers`, or name a `workers_file`";
+            return Err(Problem::new(format!("{field}.workers"), "the pool has no source of workers", fix));
+        }
+    };
+    if models.is_empty() {
+        let fix = "list at least the name that clients send as `model`";
+        return Err(Problem::new(format!("{field}.models"), "the list is empty", fix));
+    }
+    for (list, names) in [("models", &models), ("adapters", &adapters)] {
+        for (at, name) in names.iter().enumerate() {
+            required(name, &format!("{field}.{list}[{at}]"))?;
+        }
+    }
+    Ok(PoolConfig {
+        name: required(&name, &format!("{field}.name"))?,
+        models,
+        adapters,
+        model_dir: model_dir.map(|path| dir.join(path)),
+        block_size: block_size.map(|size| resolve_block_size(size, &format!("{field}.block_size"))).transpose()?,
+        cluster: required(cluster.as_deref().unwrap_or(DEFAULT_CLUSTER), &format!("{field}.cluster"))?,
+        eds_file: eds_file.map(|path| dir.join(path)),
+        engine,
+        drain: within(drain_ms, DEFAULT_DRAIN_MS, 0..=600_000, &format!("{field}.drain_ms"))?,
+        workers,
+        worker_defaults,
+        limits,
+        probe: resolve_probe(probe, engine, &format!("{field}.probe"))?,
+        stale: resolve_stale(stale, &format!("{field}.stale"))?,
+    })
+}
+
+fn resolve_block_size(size: u32, field: &str) -> Result<BlockSize, Problem> {
+    BlockSize::new(size).ok_or_else(|| {
+        let fix = format!("use 1 to {}, or leave it out: it is learned from events", BlockSize::MAX);
+        Problem::new(field, format!("{size} tokens per block"), fix)
+    })
+}
+
+fn resolve_limits(raw: RawLimits, field: &str) -> Result<PoolLimits, Problem> {
+    let RawLimits { max_blocks, max_workers } = raw;
+    let max_blocks = max_blocks.unwrap_or(DEFAULT_MAX_BLOCKS);
+    if max_blocks < 1024 {
+        return Err(Problem::new(format!("{field}.max_blocks"), format!("{max_blocks} blocks"), "use at least 1024"));
+    }
+    let max_workers = max_workers.unwrap_or(DEFAULT_MAX_WORKERS);
+    if !(1..=16_384).contains(&max_workers) {
+        let fix = "use 1 to 16384";
+        return Err(Problem::new(format!("{field}.max_workers"), format!("{max_workers} workers"), fix));
+    }
+    Ok(PoolLimits { max_blocks, max_workers })
+}
+
+fn resolve_probe(raw: RawProbe, engine: EngineKind, field: &str) -> Result<ProbeConfig, Problem> {
+    let RawProbe { interval_ms, timeout_ms, unhealthy_after, health_path, metrics_path } = raw;
+    let path = |path: Option<String>, default: &str, name: &str| match path {
+        None => Ok(default.to_owned()),
+        Some(path) if path.starts_with('/') && path.parse::<hyper::Uri>().is_ok() => Ok(path),
+        Some(path) => {
+            let fix = "write a path such as /health";
+            Err(Problem::new(format!("{field}.{name}"), format!("`{path}` is not a path"), fix))
+        }
+    };
+    let metrics = if engine == EngineKind::Trtllm { "/prometheus/metrics" } else { "/metrics" };
+    let unhealthy_after = unhealthy_after.unwrap_or(DEFAULT_UNHEALTHY_AFTER);
+    if unhealthy_after == 0 {
+        return Err(Problem::new(format!("{field}.unhealthy_after"), "0 failures", "use at least 1"));
+    }
+    Ok(ProbeConfig {
+        interval: within(interval_ms, DEFAULT_PROBE_INTERVAL_MS, 50..=60_000, &format!("{field}.interval_ms"))?,
+        timeout: within(timeout_ms, DEFAULT_PROBE_TIMEOUT_MS, 10..=60_000, &format!("{field}.timeout_ms"))?,
+        unhealthy_after,
+        health_path: path(health_path, "/health", "health_path")?,
+        metrics_path: path(metrics_path, metrics, "metrics_path")?,
+    })
+}
+
+fn resolve_stale(raw: RawStale, field: &str) -> Result<StaleConfig, Problem> {
+    let RawStale { after_ms, decay_ms } = raw;
+    let after_ms = after_ms.unwrap_or(DEFAULT_STALE_AFTER_MS);
+    if after_ms < 1_000 {
+        let fix = "use at least 1000: the heartbeat itself comes every few hundred milliseconds";
+        return Err(Problem::new(format!("{field}.after_ms"), format!("{after_ms} ms"), fix));
+    }
+    Ok(StaleConfig { after_ms, decay_ms: decay_ms.unwrap_or(DEFAULT_STALE_DECAY_MS) })
+}

@@ -1,0 +1,130 @@
+use super::*;
+
+const MINIMAL: &str = "pools: [{name: p, models: [m], workers: [{address: '10.0.0.1:8000'}]}]";
+
+fn parse(text: &str) -> Result<Config, ConfigError> {
+    Config::parse(text, Path::new("/etc/kv/bridge.yaml"))
+}
+
+fn refused(text: &str) -> String {
+    parse(text).unwrap_err().to_string()
+}
+
+#[test]
+fn the_documented_example_is_accepted() {
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/config.example.yaml"));
+    let config = Config::load(path).unwrap();
+    assert_eq!(config.envoys[0].endpoint, IngestEndpoint::Unix("/run/kv-router/ingest.sock".into()));
+    assert_eq!(config.envoys[1].secret_file.as_deref(), Some(Path::new("/etc/kv-router/secret")));
+    let pool = &config.pools[0];
+    let WorkerSource::Static(workers) = &pool.workers else { panic!("static workers") };
+    let endpoints = |at: usize| -> Vec<String> {
+        workers[at].ranks.iter().map(|rank| rank.events.as_ref().unwrap().endpoint.clone()).collect()
+    };
+    assert_eq!(endpoints(0), ["tcp://10.0.0.11:5557"]);
+    assert_eq!(endpoints(1), ["tcp://10.0.0.12:5557", "tcp://10.0.0.12:5558"]);
+    assert_eq!(workers[1].ranks[1].events.as_ref().unwrap().replay.as_deref(), Some("tcp://10.0.0.12:5658"));
+    assert_eq!(endpoints(2), ["tcp://10.0.0.13:6557"]);
+    assert_eq!((workers[0].max_batched_tokens, workers[1].max_batched_tokens), (Some(8192), Some(16384)));
+}
+
+/// The example states defaults; a default that changes must change there too.
+#[test]
+fn the_example_states_the_defaults() {
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/config.example.yaml"));
+    let (example, minimal) = (Config::load(path).unwrap(), parse(MINIMAL).unwrap());
+    assert_eq!(example.admin, minimal.admin);
+    assert_eq!(example.log, minimal.log);
+    assert_eq!(example.push, minimal.push);
+    let (example, minimal) = (&example.pools[0], &minimal.pools[0]);
+    assert_eq!(example.cluster, minimal.cluster);
+    assert_eq!(example.engine, minimal.engine);
+    assert_eq!(example.drain, minimal.drain);
+    assert_eq!(example.probe, minimal.probe);
+    assert_eq!(example.stale, minimal.stale);
+    assert_eq!(example.limits, minimal.limits);
+    let EventDefaults { enabled, port, replay: _, topic } = &minimal.worker_defaults.events;
+    let events = &example.worker_defaults.events;
+    assert_eq!((enabled, port, topic), (&events.enabled, &events.port, &events.topic));
+}
+
+#[test]
+fn relative_paths_belong_to_the_folder_of_the_file() {
+    let text =
+        "envoys: [{endpoint: 'unix:in.sock'}]\npools: [{name: p, models: [m], workers_file: w.yaml, eds_file: e}]";
+    let config = parse(text).unwrap();
+    assert_eq!(config.envoys[0].endpoint, IngestEndpoint::Unix("/etc/kv/in.sock".into()));
+    assert_eq!(config.pools[0].workers, WorkerSource::File("/etc/kv/w.yaml".into()));
+    assert_eq!(config.pools[0].eds_file.as_deref(), Some(Path::new("/etc/kv/e")));
+}
+
+/// (text, what the error must say)
+#[test]
+fn a_refused_file_names_field_and_fix() {
+    let pool = |rest: &str| format!("pools: [{{name: p, models: [m], {rest}}}]");
+    let workers = |list: &str| pool(&format!("workers: [{list}]"));
+    let cases: Vec<(String, &[&str])> = vec![
+        ("pools: [".into(), &["bridge.yaml", "line"]),
+        ("{}".into(), &["pools"]),
+        ("pools: []".into(), &["pools: 0 pools"]),
+        (format!("{MINIMAL}\nadmin: {{listen: localhost}}"), &["admin.listen", "127.0.0.1:9902"]),
+        (format!("{MINIMAL}\nadmin: {{port: 1}}"), &["admin", "unknown field `port`", "listen"]),
+        (format!("{MINIMAL}\npush: {{heartbeat_ms: 5000}}"), &["push.heartbeat_ms", "50 to 1000"]),
+        (format!("{MINIMAL}\nlog: {{filter: 'a=b=c'}}"), &["log.filter"]),
+        (format!("{MINIMAL}\nenvoys: [{{endpoint: 'http://a:1'}}]"), &["envoys[0].secret_file", "Unix socket"]),
+        (format!("{MINIMAL}\nenvoys: [{{endpoint: 'ftp:a'}}]"), &["envoys[0].endpoint", "unix:/path"]),
+        (pool("workers: 3"), &["pools[0].workers", "sequence"]),
+        (pool("block_size: 0, workers: []"), &["pools[0].block_size", "learned"]),
+        (pool("cluster: w"), &["pools[0].workers", "workers_file"]),
+        (pool("workers: [], workers_file: a"), &["pools[0].workers_file", "keep"]),
+        (workers("{address: 'a:1'}"), &["pools[0].workers[0].address", "10.0.0.7:8000"]),
+        (workers("{address: '1.1.1.1:1'}, {address: '1.1.1.1:1'}"), &["pools[0].workers[1].address", "already"]),
+        (workers("{address: '1.1.1.1:1', role: x}"), &["pools[0].workers[0].role", "prefill"]),
+        (workers("{address: '1.1.1.1:1', ranks: 0}"), &["pools[0].workers[0].ranks"]),
+        (workers("{address: '1.1.1.1:1', first_rank: 1}"), &["pools[0].workers[0].first_rank", "`ranks`"]),
+        (
+            workers("{address: '1.1.1.1:1', ranks: 2, events: {endpoint: 'ipc:///a'}}"),
+            &["pools[0].workers[0].ranks", "ipc:///a"],
+        ),
+        (workers("{address: '1.1.1.1:1', events: {endpoint: 'udp://a:1'}}"), &["workers[0].events.endpoint", "tcp://"]),
+        (pool("workers: [], events: {port: 1, port_offset: 2}"), &["pools[0].events.port", "keep one"]),
+        (
+            pool("workers: [{address: '1.1.1.1:80'}], events: {port_offset: -100}"),
+            &["pools[0].workers[0].events.endpoint", "-100"],
+        ),
+        (pool("workers: [], stale: {after_ms: 5}"), &["pools[0].stale.after_ms"]),
+        (pool("workers: [], probe: {health_path: health}"), &["pools[0].probe.health_path"]),
+        ("pools: [{name: p, models: [], workers: []}]".into(), &["pools[0].models"]),
+        ("pools: [{name: '', models: [m], workers: []}]".into(), &["pools[0].name", "empty"]),
+        (
+            "pools: [{name: a, models: [m], workers: []}, {name: b, models: [x], adapters: [m], workers: []}]".into(),
+            &["pools[1].adapters[0]", "`m` already names pool 0"],
+        ),
+        (
+            "pools: [{name: a, models: [m], workers: [], eds_file: e}, {name: b, models: [n], workers: [], eds_file: e}]"
+                .into(),
+            &["pools[1].eds_file"],
+        ),
+    ];
+    for (text, expected) in cases {
+        let error = refused(&text);
+        for part in expected {
+            assert!(error.contains(part), "`{part}` missing in: {error}\nfor: {text}");
+        }
+    }
+}
+
+#[test]
+fn workers_files_are_yaml_or_json() {
+    let pool = parse(MINIMAL).unwrap().pools.remove(0);
+    let parse = |text: &str| parse_workers(text, Path::new("w"), &pool.worker_defaults, pool.limits);
+    let yaml = parse("workers:\n- address: 1.2.3.4:80\n  labels: {zone: a}\n  drain: true\n").unwrap();
+    let json = parse(r#"{"workers":[{"address":"1.2.3.4:80","labels":{"zone":"a"},"drain":true}]}"#).unwrap();
+    assert_eq!(yaml, json);
+    assert!(yaml[0].drain);
+    // An empty or cut-off file must never be read as "no workers".
+    for bad in ["", "workers:", "workers:\n- address", "[]", "workers: [{address: '1.2.3.4:80', zone: a}]"] {
+        assert!(parse(bad).is_err(), "{bad:?}");
+    }
+    assert!(parse("workers: []").unwrap().is_empty());
+}

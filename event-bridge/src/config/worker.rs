@@ -1,0 +1,130 @@
+//! One worker: address, role, data-parallel ranks and where each rank publishes its KV events.
+
+use std::collections::BTreeMap;
+
+use kv_routing::wire::Role;
+
+use super::endpoint::WorkerAddress;
+use super::error::Problem;
+use super::events::{EventDefaults, EventStream};
+use super::raw::{RawRole, RawWorker};
+
+/// Most data-parallel ranks of one worker.
+pub const MAX_RANKS: u32 = 1024;
+
+/// One worker process, with one target per rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerSpec {
+    /// HTTP address.
+    pub address: WorkerAddress,
+    /// Which phase it serves.
+    pub role: Role,
+    /// Its data-parallel ranks with the event stream of each. A worker without ranks has one entry, rank `None`.
+    pub ranks: Vec<RankSpec>,
+    /// Labels for policies.
+    pub labels: BTreeMap<String, String>,
+    /// Leaving: takes no new requests, its endpoint stays in Envoy as draining.
+    pub drain: bool,
+    /// Most prompt tokens it takes in one engine step; `None` when not told.
+    pub max_batched_tokens: Option<u64>,
+}
+
+/// One rank of a worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RankSpec {
+    /// Value of the rank header; `None` when the worker has a single rank and takes no such header.
+    pub rank: Option<u32>,
+    /// Where it publishes events; `None`: it does not.
+    pub events: Option<EventStream>,
+}
+
+/// What a pool says about workers that do not say it themselves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerDefaults {
+    /// Event sockets.
+    pub events: EventDefaults,
+    /// Most prompt tokens of an engine step.
+    pub max_batched_tokens: Option<u64>,
+}
+
+pub(super) fn resolve_all(
+    raw: Vec<RawWorker>,
+    field: &str,
+    defaults: &WorkerDefaults,
+    max: u32,
+) -> Result<Vec<WorkerSpec>, Problem> {
+    if raw.len() > max as usize {
+        return Err(Problem::new(
+            field,
+            format!("{} workers, limits.max_workers is {max}", raw.len()),
+            "raise limits.max_workers or split the pool",
+        ));
+    }
+    let mut seen = BTreeMap::new();
+    let mut workers = Vec::with_capacity(raw.len());
+    for (at, worker) in raw.into_iter().enumerate() {
+        let field = format!("{field}[{at}]");
+        let worker = resolve(worker, &field, defaults)?;
+        if let Some(first) = seen.insert(worker.address, at) {
+            return Err(Problem::new(
+                format!("{field}.address"),
+                format!("{} is already worker {first}", worker.address),
+                "list each address once; data-parallel ranks behind one address are `ranks`",
+            ));
+        }
+        workers.push(worker);
+    }
+    Ok(workers)
+}
+
+fn resolve(raw: RawWorker, field: &str, defaults: &WorkerDefaults) -> Result<WorkerSpec, Problem> {
+    let RawWorker { address, role, ranks, first_rank, events, labels, drain, max_batched_tokens } = raw;
+    let address = WorkerAddress::parse(&address).map_err(|what| {
+        Problem::new(format!("{field}.address"), what, "write the address as Envoy sees it, for example 10.0.0.7:8000")
+    })?;
+    let role = match role {
+        None | Some(RawRole::Both) => Role::Both,
+        Some(RawRole::Prefill) => Role::Prefill,
+        Some(RawRole::Decode) => Role::Decode,
+    };
+    let events = defaults.events.for_worker(events.unwrap_or_default(), address, &format!("{field}.events"))?;
+    let ranks = resolve_ranks(ranks, first_rank, field)?
+        .into_iter()
+        .map(|rank| {
+            let events = events.as_ref().map(|events| events.for_rank(rank.unwrap_or(0))).transpose();
+            events.map(|events| RankSpec { rank, events }).map_err(|what| {
+                Problem::new(format!("{field}.ranks"), what, "give a tcp:// endpoint with room for one port per rank")
+            })
+        })
+        .collect::<Result<_, _>>()?;
+    Ok(WorkerSpec {
+        address,
+        role,
+        ranks,
+        labels,
+        drain,
+        max_batched_tokens: max_batched_tokens.or(defaults.max_batched_tokens),
+    })
+}
+
+fn resolve_ranks(ranks: Option<u32>, first: Option<u32>, field: &str) -> Result<Vec<Option<u32>>, Problem> {
+    let Some(count) = ranks else {
+        return match first {
+            None => Ok(vec![None]),
+            Some(_) => Err(Problem::new(
+                format!("{field}.first_rank"),
+                "has no meaning without `ranks`",
+                "set `ranks` to the number of data-parallel ranks behind this address",
+            )),
+        };
+    };
+    let first = first.unwrap_or(0);
+    match first.checked_add(count) {
+        Some(end) if (1..=MAX_RANKS).contains(&count) => Ok((first..end).map(Some).collect()),
+        _ => Err(Problem::new(
+            format!("{field}.ranks"),
+            format!("{count} ranks from {first}"),
+            format!("use 1 to {MAX_RANKS}, or leave `ranks` out"),
+        )),
+    }
+}
