@@ -1,1 +1,29 @@
-//! Placeholder.
+//! Support for the end-to-end tests: starts a real Envoy on the checked-in configuration, the event bridge and
+//! engines, each on ports of its own, and stops every process it started.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`stack`] | everything together, as most tests want it |
+//! | [`envoy`], [`bridge`], [`engine`] | one process each |
+//! | [`recorder`] | an engine that only writes down what reaches it |
+//! | [`client`] | HTTP client with timing, trailers and raw header bytes |
+//! | [`prompt`] | prompts of a wanted length, conversations |
+//! | [`decision`] | what the access log says about a request |
+//! | [`process`], [`scratch`], [`wait`], [`paths`] | processes, folders, polling, where things are |
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "test code: a panic is how a test fails"
+)]
+
+pub mod client;
+pub mod envoy;
+pub mod paths;
+pub mod process;
+pub mod recorder;
+pub mod scratch;
+pub mod wait;

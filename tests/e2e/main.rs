@@ -1,0 +1,12 @@
+//! End-to-end tests. Each starts what it needs and shares nothing with the others.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "test code: a panic is how a test fails"
+)]
+
+mod harness;

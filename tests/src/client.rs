@@ -1,0 +1,126 @@
+//! HTTP client with what the tests look at: time to first byte, raw header bytes, trailers, broken streams.
+
+use std::convert::Infallible;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use bytes::Bytes;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full};
+use hyper::header::{CONTENT_TYPE, HeaderMap};
+use hyper::{Request, StatusCode};
+use hyper_util::client::legacy::Client as Pooled;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use serde_json::Value;
+
+/// A request body.
+pub type Body = BoxBody<Bytes, Infallible>;
+
+/// Keeps connections alive; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Client(Pooled<HttpConnector, Body>);
+
+/// A whole answer.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    /// Status.
+    pub status: StatusCode,
+    /// Headers.
+    pub headers: HeaderMap,
+    /// Body, all of it.
+    pub body: Bytes,
+    /// From sending to the first byte of the body.
+    pub first_byte: Duration,
+    /// From sending to the end.
+    pub total: Duration,
+}
+
+impl Client {
+    /// A client with no connections yet.
+    pub fn new() -> Self {
+        let mut connector = HttpConnector::new();
+        connector.set_nodelay(true);
+        Self(Pooled::builder(TokioExecutor::new()).build(connector))
+    }
+
+    /// Sends a request and reads the whole answer.
+    ///
+    /// # Errors
+    /// When the connection fails, or breaks before the end of the answer. Any status is an answer.
+    pub async fn send(&self, request: Request<Body>) -> Result<Reply> {
+        let start = Instant::now();
+        let response = self.0.request(request).await.context("no answer")?;
+        let (head, mut stream) = response.into_parts();
+        let mut body = Vec::new();
+        let mut first_byte = None;
+        while let Some(frame) = stream.frame().await {
+            let frame = frame.with_context(|| format!("broken after {} bytes of the answer", body.len()))?;
+            if let Ok(data) = frame.into_data() {
+                first_byte.get_or_insert_with(|| start.elapsed());
+                body.extend_from_slice(&data);
+            }
+        }
+        let total = start.elapsed();
+        Ok(Reply {
+            status: head.status,
+            headers: head.headers,
+            body: body.into(),
+            first_byte: first_byte.unwrap_or(total),
+            total,
+        })
+    }
+
+    /// GETs `url`.
+    ///
+    /// # Errors
+    /// See [`Client::send`].
+    pub async fn get(&self, url: &str) -> Result<Reply> {
+        self.send(Request::get(url).body(full(""))?).await
+    }
+
+    /// POSTs a JSON document.
+    ///
+    /// # Errors
+    /// See [`Client::send`].
+    pub async fn post(&self, url: &str, document: &Value) -> Result<Reply> {
+        self.send(json(url, document)?).await
+    }
+}
+
+impl Default for Client {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Reply {
+    /// The body as JSON.
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.text()))
+    }
+
+    /// The body as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// Fails the test unless the status is 200.
+    pub fn expect_ok(self) -> Self {
+        assert_eq!(self.status, StatusCode::OK, "{}", self.text());
+        self
+    }
+}
+
+/// A POST of a JSON document, for tests that add headers to it.
+///
+/// # Errors
+/// When `url` is not one.
+pub fn json(url: &str, document: &Value) -> Result<Request<Body>> {
+    Ok(Request::post(url).header(CONTENT_TYPE, "application/json").body(full(document.to_string()))?)
+}
+
+/// A body of known length.
+pub fn full(bytes: impl Into<Bytes>) -> Body {
+    Full::new(bytes.into()).boxed()
+}
