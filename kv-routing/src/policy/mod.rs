@@ -1,1 +1,43 @@
-//! Cost, pick, load ledger.
+//! Who serves a request: eligibility, load, cost, pick, and the ladder of fallbacks when KV state is missing.
+//!
+//! Everything here is a function of its arguments. Time and random numbers are arguments too, so that one seed always
+//! gives one decision, in tests, in the filter and in a simulation.
+//!
+//! | module | what |
+//! |---|---|
+//! | `weights` | weights of the cost formula with their defaults and ranges |
+//! | `cost` | the formula, for one target |
+//! | `trust` | what a target's source state makes of its overlap |
+//! | `eligible` | which targets may be chosen at all |
+//! | `load`, `outside` | bookings of all VMs and engine-reported load, without counting a request twice |
+//! | `ledger` | what this VM has booked; shared prompt blocks count once |
+//! | `pick` | cheapest or softmax, ties uniform |
+//! | `prefix_hash` | bounded-load hashing when there is nothing better |
+//! | `decide` | the ladder: one decision from everything above |
+//! | `explain` | a decision in one line of JSON |
+
+mod cost;
+mod decide;
+mod eligible;
+mod explain;
+mod ledger;
+mod load;
+mod outside;
+mod pick;
+mod prefix_hash;
+mod rng;
+mod trust;
+mod weights;
+
+pub use cost::{CostInput, CostParts, CreditedOverlap, price};
+pub use decide::{Choice, Ladder, NoTarget, Rung, Situation, decide};
+pub use eligible::{Phase, eligible};
+pub use explain::{CostShown, Explanation, OverlapShown, RunnerUp, Timings};
+pub use ledger::{BookingId, BookingRequest, CHECKPOINT_BLOCKS, Checkpoints, Ledger};
+pub use load::{Bookings, TargetLoad};
+pub use outside::{OutsideLoad, PEAK_WINDOW_MS, Peaks};
+pub use pick::{Pick, pick};
+pub use prefix_hash::{PREFIX_TOKENS, bounded_order, prefix_key};
+pub use rng::{Rng, SplitMix64};
+pub use trust::{BridgeSilence, trust};
+pub use weights::{CostWeights, WeightError};

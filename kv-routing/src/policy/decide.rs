@@ -1,0 +1,252 @@
+//! One routing decision, down the ladder of what is known.
+//!
+//! ```text
+//! exact      a target's KV state can be trusted: overlap from the index
+//!   |        no state of any eligible target can be trusted
+//! predicted  overlap from this VM's own recent decisions
+//!   |        none matches
+//! prefix     bounded-load prefix hash, over tokens or over text
+//!   |        not even a prefix is known, or the prompt has no full block
+//! load       least cost by load alone
+//!   |        no target may be chosen
+//! (Envoy)    the caller leaves the request to Envoy's own load balancer
+//! ```
+
+use thiserror::Error;
+
+use super::cost::cached_tokens;
+use super::{
+    BridgeSilence, CostInput, CostParts, CostWeights, CreditedOverlap, Phase, Rng, TargetLoad, bounded_order, eligible,
+    pick, price, trust,
+};
+use crate::block::BlockSize;
+use crate::index::{Overlap, Overlaps};
+use crate::wire::{SourceState, TargetEntry, UnixMillis};
+
+/// Settings of a decision; a route policy resolves to one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ladder {
+    /// Weights and temperature.
+    pub weights: CostWeights,
+    /// Most endpoints named, the chosen one included; at least 1.
+    pub endpoints: u8,
+    /// How far above the mean a target may be loaded before a prefix hash passes it over; at least 1.
+    pub load_factor: f64,
+}
+
+impl Default for Ladder {
+    fn default() -> Self {
+        Self { weights: CostWeights::default(), endpoints: 3, load_factor: 1.25 }
+    }
+}
+
+/// Everything one decision depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct Situation<'a> {
+    /// Target table of the pool.
+    pub targets: &'a [TargetEntry],
+    /// Load of each target, in the same order.
+    pub loads: &'a [TargetLoad],
+    /// What the target is wanted for.
+    pub phase: Phase,
+    /// Prompt tokens; an estimate where they could not be counted.
+    pub prompt_tokens: u32,
+    /// Tokens per block.
+    pub block_size: BlockSize,
+    /// Overlap of the prompt by the index.
+    pub overlaps: &'a Overlaps,
+    /// Overlap by own recent decisions, for targets whose state cannot be trusted.
+    pub predicted: &'a Overlaps,
+    /// Key of the prompt's prefix (see [`super::prefix_key`]).
+    pub prefix: Option<u64>,
+    /// Whether the prompt has a chain that overlaps could be looked up by.
+    pub has_chain: bool,
+    /// The bridge is silent since.
+    pub silence: Option<BridgeSilence>,
+    /// Time over which a stale source's credit falls to nothing; 0: never.
+    pub stale_decay_ms: u32,
+    /// Current time.
+    pub now: UnixMillis,
+}
+
+/// What a decision was based on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Rung {
+    /// Overlap from the index.
+    Exact,
+    /// Overlap from own recent decisions.
+    Predicted,
+    /// Bounded-load prefix hash.
+    PrefixHash,
+    /// Load alone.
+    Load,
+}
+
+impl Rung {
+    /// Word used in explanations and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Predicted => "predicted",
+            Self::PrefixHash => "prefix_hash",
+            Self::Load => "load",
+        }
+    }
+}
+
+/// A decision. Targets are named by their position in the table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Choice {
+    /// The chosen target.
+    pub target: u32,
+    /// Targets of the endpoints to name, the chosen one first; every endpoint once.
+    pub order: Vec<u32>,
+    /// What it was based on.
+    pub rung: Rung,
+    /// State of the chosen target's source.
+    pub state: SourceState,
+    /// Overlap believed on the chosen target; zero where it counted for nothing.
+    pub overlap: Overlap,
+    /// Its cost.
+    pub cost: CostParts,
+    /// Next best target and its cost.
+    pub runner_up: Option<(u32, f64)>,
+    /// Prompt tokens the chosen target has to compute, by credit.
+    pub prefill_tokens: u64,
+}
+
+/// No target may be chosen.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("none of {targets} targets may be chosen: all are unhealthy, or none has the role")]
+pub struct NoTarget {
+    /// Size of the target table.
+    pub targets: u32,
+}
+
+struct Priced<'a> {
+    position: u32,
+    target: &'a TargetEntry,
+    requests: f64,
+    state: SourceState,
+    overlap: Overlap,
+    cost: CostParts,
+    cached: f64,
+}
+
+/// Chooses a target.
+///
+/// # Errors
+/// [`NoTarget`] when the request should be left to Envoy's load balancer.
+pub fn decide(situation: &Situation<'_>, ladder: &Ladder, rng: &mut impl Rng) -> Result<Choice, NoTarget> {
+    let candidates = eligible(situation.targets, situation.phase);
+    let rated = rate(situation, &candidates);
+    let rung = rung(situation, &rated);
+    let priced = price_all(situation, ladder, rung, rated);
+    let order = match (rung, situation.prefix) {
+        (Rung::PrefixHash, Some(key)) => {
+            let loads: Vec<_> = priced.iter().map(|priced| (priced.target.id, priced.requests)).collect();
+            bounded_order(key, &loads, ladder.load_factor)
+        }
+        _ => {
+            let costs: Vec<f64> = priced.iter().map(|priced| priced.cost.total).collect();
+            pick(&costs, ladder.weights.temperature, rng).order
+        }
+    };
+    choice(situation, ladder, rung, &priced, &order)
+        .ok_or(NoTarget { targets: u32::try_from(situation.targets.len()).unwrap_or(u32::MAX) })
+}
+
+/// A candidate with what is believed about it, before it has a price.
+struct Rated<'a> {
+    position: u32,
+    target: &'a TargetEntry,
+    load: TargetLoad,
+    state: SourceState,
+    trust: f64,
+}
+
+fn rate<'a>(situation: &Situation<'a>, candidates: &[u32]) -> Vec<Rated<'a>> {
+    let rate = |position: u32| {
+        let at = position as usize;
+        let target = situation.targets.get(at)?;
+        let load = situation.loads.get(at).copied().unwrap_or_default();
+        let (state, trust) = trust(target, situation.silence, situation.stale_decay_ms, situation.now);
+        Some(Rated { position, target, load, state, trust })
+    };
+    candidates.iter().filter_map(|position| rate(*position)).collect()
+}
+
+fn rung(situation: &Situation<'_>, rated: &[Rated<'_>]) -> Rung {
+    let predicted = || rated.iter().any(|rated| situation.predicted.get(rated.target.slot).total() > 0);
+    if situation.has_chain && rated.iter().any(|rated| rated.trust > 0.0) {
+        Rung::Exact
+    } else if situation.has_chain && predicted() {
+        Rung::Predicted
+    } else if situation.prefix.is_some() {
+        Rung::PrefixHash
+    } else {
+        Rung::Load
+    }
+}
+
+fn price_all<'a>(situation: &Situation<'_>, ladder: &Ladder, rung: Rung, rated: Vec<Rated<'a>>) -> Vec<Priced<'a>> {
+    let min_prefill_tokens = rated.iter().map(|rated| rated.load.prefill_tokens).min().unwrap_or(0);
+    let blocks = situation.prompt_tokens.div_ceil(situation.block_size.tokens());
+    let price_one = |rated: Rated<'a>| {
+        let Rated { position, target, load, state, trust } = rated;
+        let (overlap, factor) = match rung {
+            Rung::Exact | Rung::Predicted if trust > 0.0 => (situation.overlaps.get(target.slot), trust),
+            Rung::Exact | Rung::Predicted => (situation.predicted.get(target.slot), 1.0),
+            Rung::PrefixHash | Rung::Load => (Overlap::default(), 0.0),
+        };
+        let input = CostInput {
+            prompt_tokens: situation.prompt_tokens,
+            block_size: situation.block_size,
+            prefill_tokens: load.prefill_tokens,
+            min_prefill_tokens,
+            decode_blocks: load.decode_blocks,
+            new_decode_blocks: f64::from(blocks.saturating_sub(load.shared_blocks)),
+            requests: load.requests,
+            overlap: CreditedOverlap::new(overlap, factor),
+        };
+        let cost = price(&ladder.weights, &input);
+        let cached = cached_tokens(&ladder.weights, &input);
+        Priced { position, target, requests: load.requests, state, overlap, cost, cached }
+    };
+    rated.into_iter().map(price_one).collect()
+}
+
+fn choice(
+    situation: &Situation<'_>,
+    ladder: &Ladder,
+    rung: Rung,
+    priced: &[Priced<'_>],
+    order: &[u32],
+) -> Option<Choice> {
+    let mut ranked = order.iter().filter_map(|position| priced.get(*position as usize));
+    let best = ranked.clone().next()?;
+    let runner_up = ranked.clone().nth(1).map(|priced| (priced.position, priced.cost.total));
+    let mut endpoints: Vec<&str> = Vec::new();
+    let mut named = Vec::new();
+    while named.len() < usize::from(ladder.endpoints.max(1)) {
+        let Some(next) = ranked.next() else { break };
+        if !endpoints.contains(&next.target.endpoint.as_str()) {
+            endpoints.push(&next.target.endpoint);
+            named.push(next.position);
+        }
+    }
+    let uncached = (f64::from(situation.prompt_tokens) - best.cached).max(0.0);
+    Some(Choice {
+        target: best.position,
+        order: named,
+        rung,
+        state: best.state,
+        overlap: best.overlap,
+        cost: best.cost,
+        runner_up,
+        prefill_tokens: uncached as u64,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,109 @@
+//! From costs to an order of targets.
+
+use super::Rng;
+
+/// An order of targets: the chosen one, then the others from cheap to dear.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pick {
+    /// Positions in the costs.
+    pub order: Vec<u32>,
+}
+
+/// Orders targets by cost; equal costs come in random order, every one with the same chance.
+///
+/// With a temperature above 0 the chosen one is drawn instead: costs are min-max scaled and a target's chance is
+/// proportional to `exp(-(cost - min) / ((max - min) * temperature))`; when all costs are equal, so are all chances.
+/// Costs must not be NaN.
+pub fn pick(costs: &[f64], temperature: f64, rng: &mut impl Rng) -> Pick {
+    let mut keyed: Vec<(f64, u64, u32)> =
+        (0..).zip(costs).map(|(position, cost)| (*cost, rng.next_u64(), position)).collect();
+    keyed.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    let mut order: Vec<u32> = keyed.into_iter().map(|(_, _, position)| position).collect();
+    if temperature > 0.0 {
+        let drawn = draw(costs, temperature, rng);
+        if let Some(at) = order.iter().position(|position| *position == drawn) {
+            let chosen = order.remove(at);
+            order.insert(0, chosen);
+        }
+    }
+    Pick { order }
+}
+
+fn draw(costs: &[f64], temperature: f64, rng: &mut impl Rng) -> u32 {
+    let min = costs.iter().copied().fold(f64::INFINITY, f64::min);
+    let max = costs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let width = (max - min) * temperature;
+    let chance = |cost: f64| if width > 0.0 { (-(cost - min) / width).exp() } else { 1.0 };
+    let sum: f64 = costs.iter().map(|cost| chance(*cost)).sum();
+    let mut left = rng.next_unit() * sum;
+    let mut last = 0;
+    for (position, cost) in (0..).zip(costs) {
+        last = position;
+        left -= chance(*cost);
+        if left < 0.0 {
+            break;
+        }
+    }
+    last
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::SplitMix64;
+
+    fn shares(costs: &[f64], temperature: f64) -> Vec<f64> {
+        const ROUNDS: u32 = 200_000;
+        let mut rng = SplitMix64::new(11);
+        let mut wins = vec![0_u32; costs.len()];
+        for _ in 0..ROUNDS {
+            wins[pick(costs, temperature, &mut rng).order[0] as usize] += 1;
+        }
+        wins.into_iter().map(|wins| f64::from(wins) / f64::from(ROUNDS)).collect()
+    }
+
+    fn close(found: &[f64], expected: &[f64]) {
+        let off = found.iter().zip(expected).any(|(found, expected)| (found - expected).abs() > 0.01);
+        assert!(!off, "{found:?} is not {expected:?}");
+    }
+
+    #[test]
+    fn the_cheapest_wins_and_the_rest_follow_by_cost() {
+        let mut rng = SplitMix64::new(5);
+        assert_eq!(pick(&[3.0, -1.0, 2.0, 9.0], 0.0, &mut rng).order, [1, 2, 0, 3]);
+        assert_eq!(pick(&[], 0.0, &mut rng), Pick::default());
+        assert_eq!(pick(&[], 1.0, &mut rng), Pick::default());
+    }
+
+    #[test]
+    fn ties_are_uniform_for_every_place() {
+        close(&shares(&[2.0, 1.0, 1.0, 5.0, 1.0], 0.0), &[0.0, 1.0 / 3.0, 1.0 / 3.0, 0.0, 1.0 / 3.0]);
+        let mut rng = SplitMix64::new(6);
+        let mut second = [0_u32; 3];
+        for _ in 0..30_000 {
+            second[pick(&[1.0, 1.0, 1.0], 0.0, &mut rng).order[1] as usize] += 1;
+        }
+        assert!(second.iter().all(|count| (9_700..10_300).contains(count)), "{second:?}");
+    }
+
+    #[test]
+    fn a_temperature_samples_by_softmax_of_scaled_costs() {
+        for temperature in [0.2_f64, 1.0, 5.0] {
+            let costs = [100.0_f64, 250.0, 175.0, 1000.0];
+            let chances: Vec<f64> = costs.iter().map(|cost| (-(cost - 100.0) / (900.0 * temperature)).exp()).collect();
+            let sum: f64 = chances.iter().sum();
+            let expected: Vec<f64> = chances.iter().map(|chance| chance / sum).collect();
+            close(&shares(&costs, temperature), &expected);
+        }
+        close(&shares(&[4.0; 4], 1.0), &[0.25; 4]);
+    }
+
+    #[test]
+    fn a_drawn_target_keeps_the_others_in_order() {
+        let mut rng = SplitMix64::new(8);
+        for _ in 0..100 {
+            let order = pick(&[1.0, 2.0, 3.0], 10.0, &mut rng).order;
+            assert!(order[1] < order[2], "{order:?}");
+        }
+    }
+}
