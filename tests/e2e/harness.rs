@@ -12,7 +12,10 @@ async fn envoy_starts() {
     let envoy = Envoy::start(&scratch, &Options::default()).await;
     let reply = Client::new().get(&envoy.url("/x")).await.unwrap();
     assert_eq!(reply.status, 503);
-    e2e::wait::until("log", std::time::Duration::from_secs(2), || async { (!envoy.access_log().is_empty()).then_some(()) }).await;
+    e2e::wait::until("log", std::time::Duration::from_secs(2), || async {
+        (!envoy.access_log().is_empty()).then_some(())
+    })
+    .await;
     println!("{:?}", envoy.access_log());
     envoy.stop().await;
 }
