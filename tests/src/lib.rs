@@ -9,7 +9,7 @@
 //! | [`client`] | HTTP client with timing, trailers and raw header bytes |
 //! | [`prompt`] | prompts of a wanted length, conversations |
 //! | [`decision`] | what the access log says about a request |
-//! | [`process`], [`scratch`], [`wait`], [`paths`] | processes, folders, polling, where things are |
+//! | [`process`], [`scratch`], [`wait`], [`paths`], [`ports`] | processes, folders, polling, where things are |
 
 #![allow(
     clippy::unwrap_used,
@@ -20,10 +20,14 @@
     reason = "test code: a panic is how a test fails"
 )]
 
+pub mod bridge;
 pub mod client;
+pub mod decision;
 pub mod envoy;
 pub mod paths;
+pub mod ports;
 pub mod process;
+pub mod prompt;
 pub mod recorder;
 pub mod scratch;
 pub mod wait;

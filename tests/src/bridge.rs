@@ -1,0 +1,151 @@
+//! The event bridge as a process of its own, so that it can be killed.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use crate::client::Client;
+use crate::process::Process;
+use crate::scratch::Scratch;
+use crate::{paths, ports, wait};
+
+const CONFIG: &str = "bridge.yaml";
+/// Holds the port the configuration names.
+const ADMIN_PORT: &str = "bridge-admin-port.txt";
+const WORKERS: &str = "workers.yaml";
+/// Loading a tokenizer and checking it takes a while in a build that is hardly optimised.
+const START_LIMIT: Duration = Duration::from_secs(60);
+
+/// One worker as the workers file names it.
+#[derive(Clone, Debug)]
+pub struct Worker {
+    /// `ip:port`.
+    pub address: String,
+    /// PUB and replay endpoint of its KV events; `None`: it has none.
+    pub events: Option<(String, String)>,
+}
+
+/// A running bridge.
+#[derive(Debug)]
+pub struct Bridge {
+    process: Process,
+    admin: String,
+    client: Client,
+}
+
+impl Worker {
+    fn entry(&self) -> Value {
+        match &self.events {
+            Some((endpoint, replay)) => {
+                json!({"address": self.address, "events": {"endpoint": endpoint, "replay": replay}})
+            }
+            None => json!({"address": self.address, "events": {"enabled": false}}),
+        }
+    }
+}
+
+/// Writes the workers file, whole and by rename, as an orchestrator would.
+pub fn write_workers(scratch: &Scratch, workers: &[Worker]) {
+    let entries: Vec<Value> = workers.iter().map(Worker::entry).collect();
+    scratch.replace(WORKERS, &json!({"workers": entries}).to_string());
+}
+
+/// Writes the bridge's configuration: one pool named `pool` that serves `model` with the workers of the workers file.
+/// The members of `extra` are added to the pool or replace what it has.
+pub fn write_config(scratch: &Scratch, model: &str, model_dir: Option<&Path>, block_size: u32, extra: &Value) {
+    let mut pool = json!({
+        "name": "pool",
+        "models": [model],
+        "block_size": block_size,
+        "cluster": "workers",
+        "eds_file": scratch.path("eds.json"),
+        "workers_file": WORKERS,
+        "probe": {"interval_ms": 100, "timeout_ms": 1000},
+    });
+    let fields = pool.as_object_mut().expect("object");
+    if let Some(dir) = model_dir {
+        fields.insert("model_dir".into(), json!(dir));
+    }
+    fields.extend(extra.as_object().expect("object").clone());
+    let admin = ports::free();
+    scratch.replace(ADMIN_PORT, &admin.to_string());
+    let config = json!({
+        "envoys": [{"name": "envoy", "endpoint": format!("unix:{}", scratch.path("ingest.sock").display())}],
+        "admin": {"listen": format!("127.0.0.1:{admin}")},
+        "log": {"filter": "info,event_bridge=debug"},
+        "pools": [pool],
+    });
+    scratch.replace(CONFIG, &config.to_string());
+}
+
+impl Bridge {
+    /// Starts the bridge on the configuration in `scratch`, and waits until it is ready: every Envoy has a snapshot.
+    pub async fn start(scratch: &Scratch) -> Self {
+        let mut bridge = Self::launch(scratch).await;
+        bridge.ready().await;
+        bridge
+    }
+
+    /// Starts the bridge and waits until its admin listener answers, ready or not.
+    pub async fn launch(scratch: &Scratch) -> Self {
+        let mut command = Command::new(paths::program("event-bridge"));
+        command.arg("run").arg("--config").arg(scratch.path(CONFIG));
+        let mut process = Process::start("bridge", scratch.dir(), &mut command);
+        let port = fs::read_to_string(scratch.path(ADMIN_PORT)).expect("configuration was written");
+        let admin = format!("http://127.0.0.1:{port}");
+        let client = Client::new();
+        wait::until("the bridge's admin listener answers", START_LIMIT, || {
+            process.expect_running();
+            let (client, url) = (client.clone(), format!("{admin}/healthz"));
+            async move { client.get(&url).await.ok() }
+        })
+        .await;
+        Self { process, admin, client }
+    }
+
+    /// Waits until it is ready.
+    pub async fn ready(&mut self) {
+        let url = format!("{}/readyz", self.admin);
+        wait::until("the bridge is ready", START_LIMIT, || {
+            self.process.expect_running();
+            let (client, url) = (self.client.clone(), url.clone());
+            async move { client.get(&url).await.ok().filter(|reply| reply.status == 200) }
+        })
+        .await;
+    }
+
+    /// A JSON document of its admin API.
+    pub async fn get(&self, path: &str) -> Value {
+        self.client.get(&format!("{}{path}", self.admin)).await.expect("bridge").expect_ok().json()
+    }
+
+    /// Sum of all series of a metric whose line contains `part`.
+    pub async fn metric(&self, name: &str, part: &str) -> f64 {
+        let text = self.client.get(&format!("{}/metrics", self.admin)).await.expect("bridge").expect_ok().text();
+        let series = text.lines().filter(|line| line.starts_with(name) && line.contains(part));
+        series.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.process.id().expect("the bridge runs")
+    }
+
+    /// Everything it has printed.
+    pub fn output(&self) -> String {
+        self.process.output()
+    }
+
+    /// Ends it in order.
+    pub async fn stop(mut self) {
+        self.process.stop().await;
+    }
+
+    /// Ends it at once.
+    pub async fn kill(mut self) {
+        self.process.kill().await;
+    }
+}
