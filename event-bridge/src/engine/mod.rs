@@ -1,2 +1,24 @@
 //! Bytes of an engine's event messages to typed events. Every decoder is a function over `&[u8]` without sockets or
 //! clock: bounded, never panicking, with an error that says where the bytes went wrong.
+
+mod batch;
+mod describe;
+mod event;
+mod extra_keys;
+mod fields;
+mod frames;
+mod load;
+mod medium;
+pub mod msgpack;
+mod relay;
+mod removed;
+mod stored;
+mod tagged;
+
+pub use batch::{BatchError, BatchInfo, EventFault, decode_batch};
+pub use describe::describe;
+pub use event::{EngineHash, Event, ExtraKey, Moved, Removed, SpecKind, Stored, Tokens, is_remote};
+pub use frames::{FrameError, Live, Replay, live, replay, replay_request};
+pub use load::{LoadStat, decode_load};
+pub use medium::Medium;
+pub use relay::{RelayData, RelayError, RelayEvent, RelayMessage, decode_relay};
