@@ -15,9 +15,12 @@
 //! | `prefix_hash` | bounded-load hashing when there is nothing better |
 //! | `decide` | the ladder: one decision from everything above |
 //! | `explain` | a decision in one line of JSON |
+//! | `document` | the compiled policy document: rules, policies, shadow |
+//! | `program` | cost expressions as the filter runs them |
 
 mod cost;
 mod decide;
+pub mod document;
 mod eligible;
 mod explain;
 mod ledger;
@@ -25,6 +28,7 @@ mod load;
 mod outside;
 mod pick;
 mod prefix_hash;
+pub mod program;
 mod rng;
 mod trust;
 mod weights;

@@ -1,9 +1,10 @@
 //! Weights of the cost formula.
 
+use bincode::{Decode, Encode};
 use thiserror::Error;
 
 /// Weights of [`super::price`], with Dynamo's names and defaults (`--router-*` flags) beside them.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Encode, Decode)]
 pub struct CostWeights {
     /// `c`, `kv-overlap-score-credit`: credit of a block in device memory. 1.
     pub device_credit: f64,

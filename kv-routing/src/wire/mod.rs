@@ -43,3 +43,13 @@ impl UnixMillis {
         now.0.saturating_sub(self.0)
     }
 }
+
+/// A value with nothing but the version byte in front. For types of other modules that live in shared data.
+pub(crate) fn encode_value(value: &impl Encode) -> Result<Vec<u8>, WireError> {
+    codec::encode(&[], value)
+}
+
+/// Inverse of [`encode_value`].
+pub(crate) fn decode_value<'a, T: bincode::BorrowDecode<'a, ()>>(bytes: &'a [u8]) -> Result<T, WireError> {
+    codec::decode(codec::versioned(bytes)?)
+}
