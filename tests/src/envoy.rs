@@ -35,6 +35,18 @@ impl Default for Options {
 }
 
 impl Options {
+    /// The same configuration with the filter switched off: the cluster's fallback policy alone decides.
+    pub fn without_filter() -> Self {
+        Self::default().edit("- name: kv-router\n", "- name: kv-router\n            disabled: true\n")
+    }
+
+    /// The same with round robin for a fallback policy.
+    pub fn round_robin() -> Self {
+        Self::without_filter()
+            .edit("envoy.load_balancing_policies.least_request", "envoy.load_balancing_policies.round_robin")
+            .edit("least_request.v3.LeastRequest", "round_robin.v3.RoundRobin")
+    }
+
     /// Replaces `from`, which must occur, by `to`.
     pub fn edit(mut self, from: &str, to: &str) -> Self {
         self.edits.push((from.to_owned(), to.to_owned()));

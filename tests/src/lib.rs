@@ -8,6 +8,7 @@
 //! | [`recorder`] | an engine that only writes down what reaches it |
 //! | [`client`] | HTTP client with timing, trailers and raw header bytes |
 //! | [`prompt`] | prompts of a wanted length, conversations |
+//! | [`replay`] | a trace through Envoy at its own arrival times |
 //! | [`decision`] | what the access log says about a request |
 //! | [`process`], [`scratch`], [`wait`], [`paths`], [`ports`] | processes, folders, polling, where things are |
 
@@ -29,5 +30,6 @@ pub mod ports;
 pub mod process;
 pub mod prompt;
 pub mod recorder;
+pub mod replay;
 pub mod scratch;
 pub mod wait;
