@@ -1,109 +1,167 @@
-//! Placeholder of the writer's interface; the run tree goes here.
+//! The exact index of one pool.
 
-use super::Overlaps;
+mod clear;
+mod dump;
+mod evict;
+mod holdings;
+mod matching;
+mod remove;
+mod store;
+
+use std::collections::HashMap;
+
+use self::evict::EvictionQueue;
+use self::holdings::Holdings;
+use super::block_map::{BlockAt, BlockMap, KeyedState};
+use super::holder::RUN_BLOCKS;
+use super::pages::{self, PageSet, PageTuning};
+use super::run::{Change, RunId, Runs};
+use super::{IndexLimits, IndexStats};
 use crate::block::SequenceHash;
 use crate::target::{Slot, Tier};
 use crate::wire::Epoch;
 
-/// Bounds of an index.
-#[derive(Clone, Copy, Debug)]
-pub struct IndexLimits {
-    /// Distinct blocks kept; at the bound the least recently stored leaf runs go first.
-    pub max_blocks: u64,
-}
-
-/// What a store did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StoreOutcome {
-    /// References added.
-    pub added: u32,
-    /// Blocks dropped from the index to stay within its bound.
-    pub evicted_blocks: u32,
-}
-
-/// Size of an index.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct IndexStats {
-    /// Distinct blocks.
-    pub blocks: u64,
-    /// Runs.
-    pub runs: u64,
-    /// (block, target, tier) triples present.
-    pub holder_blocks: u64,
-    /// Pages of the page set.
-    pub pages: u64,
-    /// Blocks ever dropped because of the bound.
-    pub evicted_blocks: u64,
-    /// Estimated bytes of memory.
-    pub bytes: u64,
-}
-
 /// The exact index of one pool, kept by the bridge.
+///
+/// It believes what it is told about chains: a hash names a whole prefix, so a block that is known stays where it is,
+/// whatever parent it is stored with again.
 #[derive(Debug)]
 pub struct PrefixIndex {
-    limits: IndexLimits,
+    max_blocks: u64,
+    run_blocks: u16,
+    blocks: BlockMap,
+    runs: Runs,
+    pages: PageSet,
+    holdings: Holdings,
+    queue: EvictionQueue,
+    /// Counts stores; orders runs by age.
+    clock: u64,
+    holders: u64,
+    holder_blocks: u64,
+    evicted_blocks: u64,
+}
+
+/// What else than its bounds shapes an index. Tests use small numbers to reach every edge.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tuning {
+    pub(super) run_blocks: u16,
+    pub(super) pages: PageTuning,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Self { run_blocks: RUN_BLOCKS, pages: PageTuning::default() }
+    }
 }
 
 impl PrefixIndex {
-    /// An empty index.
+    /// An empty index. Its block map is keyed with a constant: use [`PrefixIndex::with_secret`] where prompts come from
+    /// strangers.
     pub fn new(limits: IndexLimits) -> Self {
-        Self { limits }
+        Self::with_secret(limits, 0)
     }
 
-    /// Adds one reference of each of `blocks` for `slot` on `tier`. `blocks` is a contiguous piece of one chain;
-    /// `parent` is the hash before its first block (`None`: chain root). An unknown parent is an orphan: the caller keeps those.
-    pub fn store(
-        &mut self,
-        slot: Slot,
-        tier: Tier,
-        parent: Option<SequenceHash>,
-        blocks: &[SequenceHash],
-    ) -> StoreOutcome {
-        let _ = (slot, tier, parent, blocks, self.limits);
-        StoreOutcome::default()
+    /// An empty index whose block map is keyed with `secret`, a random number nobody else knows, so that nobody can
+    /// search for prompts that fall into one bucket of it.
+    pub fn with_secret(limits: IndexLimits, secret: u64) -> Self {
+        Self::tuned(limits, secret, Tuning::default())
     }
 
-    /// Takes one reference of `block` away; presence ends with the last. `false` when there was none.
-    pub fn remove(&mut self, slot: Slot, tier: Tier, block: SequenceHash) -> bool {
-        let _ = (slot, tier, block);
-        false
+    pub(super) fn tuned(limits: IndexLimits, secret: u64, tuning: Tuning) -> Self {
+        let run_blocks = tuning.run_blocks.clamp(1, RUN_BLOCKS);
+        Self {
+            max_blocks: limits.max_blocks.max(2 * u64::from(run_blocks)),
+            run_blocks,
+            blocks: HashMap::with_hasher(KeyedState::new(secret)),
+            runs: Runs::default(),
+            pages: PageSet::new(tuning.pages),
+            holdings: Holdings::default(),
+            queue: EvictionQueue::default(),
+            clock: 0,
+            holders: 0,
+            holder_blocks: 0,
+            evicted_blocks: 0,
+        }
     }
 
-    /// Drops everything `slot` holds on `tier` (`None`: on every tier).
-    pub fn clear(&mut self, slot: Slot, tier: Option<Tier>) {
-        let _ = (slot, tier);
-    }
-
-    /// Whether any target holds `block`, i.e. whether children can be attached to it.
+    /// Whether any target holds `block`.
     pub fn knows(&self, block: SequenceHash) -> bool {
-        let _ = block;
-        false
+        let Some(BlockAt { run, offset }) = self.blocks.get(&block).copied() else { return false };
+        let holds = |holder: &super::holder::Holder| Tier::ALL.into_iter().any(|tier| holder.holds(tier, offset));
+        self.runs.get(run).is_some_and(|run| run.holders.iter().any(holds))
     }
 
-    /// Native lookup, for explanations and the admin API.
-    pub fn overlaps(&self, chain: &[SequenceHash]) -> Overlaps {
-        let _ = chain;
-        Overlaps::default()
+    /// Whether `slot` holds `block` on `tier`.
+    pub fn holds(&self, slot: Slot, tier: Tier, block: SequenceHash) -> bool {
+        let Some(BlockAt { run, offset }) = self.blocks.get(&block).copied() else { return false };
+        self.runs.get(run).and_then(|run| run.holder(slot)).is_some_and(|holder| holder.holds(tier, offset))
     }
 
-    /// log2 of the number of pages of the page set in force.
+    /// log2 of the number of pages of the page set in force. Only a store can change it.
     pub fn page_bits(&self) -> u8 {
-        0
+        self.pages.bits()
     }
 
-    /// Numbers of the pages changed since the last call, ascending. After growth it names every page of the new set.
+    /// Numbers of the pages whose bytes changed since the last call, ascending; at first, and after growth, every page
+    /// of the set.
     pub fn take_dirty(&mut self) -> Vec<u32> {
-        Vec::new()
+        self.pages.take_dirty()
     }
 
-    /// Encodes one page (`page < 2^page_bits`).
+    /// Encodes one page (`page < 2^page_bits`). Equal content gives equal bytes, whatever led to it.
     pub fn encode_page(&self, page: u32, epoch: Epoch) -> Vec<u8> {
-        let _ = (page, epoch);
-        Vec::new()
+        let runs = self.pages.runs(page).iter().filter_map(|id| self.runs.get(*id));
+        pages::encode(page, self.pages.bits(), epoch, runs)
     }
 
-    /// Size figures.
+    /// Size figures. Cheap: costs a few steps per target, not per block.
     pub fn stats(&self) -> IndexStats {
-        IndexStats::default()
+        let blocks = self.blocks.len() as u64;
+        // A map keeps one control byte per bucket and fills at most 7/8 of them; vectors are half empty at worst and
+        // a quarter on average.
+        let map = self.blocks.capacity() * 8 / 7 * (size_of::<(SequenceHash, BlockAt)>() + 1);
+        let vectors = (blocks * 8 + self.holders * size_of::<super::holder::Holder>() as u64) * 5 / 4;
+        let tables = self.runs.arena_bytes() + self.pages.table_bytes() + self.holdings.bytes() + self.queue.bytes();
+        IndexStats {
+            blocks,
+            runs: self.runs.len() as u64,
+            holders: self.holders,
+            holder_blocks: self.holder_blocks,
+            pages: self.pages.len() as u64,
+            page_bytes: self.pages.bytes(),
+            evicted_blocks: self.evicted_blocks,
+            bytes: (map + tables) as u64 + vectors,
+        }
+    }
+
+    /// Settles the books after a target lost something of a run: counters, blocks at its end that nobody holds any
+    /// more, the run itself when nothing is left, its page.
+    fn after_loss(&mut self, id: RunId, lost_holders: &[Slot], change: Change) {
+        self.holder_blocks = self.holder_blocks.saturating_sub(change.blocks.into());
+        self.holders = self.holders.saturating_sub(lost_holders.len() as u64);
+        for slot in lost_holders {
+            self.holdings.lose(*slot);
+        }
+        let Some(run) = self.runs.get_mut(id) else { return };
+        let extent = run.extent();
+        for hash in run.hashes.drain(usize::from(extent)..) {
+            self.blocks.remove(&hash);
+        }
+        self.pages.update(run, change.published);
+        if extent == 0 {
+            self.end_run(id);
+        }
+    }
+
+    fn end_run(&mut self, id: RunId) {
+        let Some(mut run) = self.runs.remove(id) else { return };
+        self.pages.remove(id, &mut run);
+        let Some(link) = run.link else { return };
+        let Some(parent) = self.runs.upgrade_mut(link) else { return };
+        parent.children = parent.children.saturating_sub(1);
+        if parent.children == 0 {
+            parent.branched = 0;
+            self.queue.enter(link, parent);
+        }
     }
 }
