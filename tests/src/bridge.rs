@@ -122,6 +122,13 @@ impl Bridge {
         self.client.get(&format!("{}{path}", self.admin)).await.expect("bridge").expect_ok().json()
     }
 
+    /// How many workers its probes find healthy.
+    pub async fn healthy_workers(&self) -> usize {
+        let workers = self.get("/workers").await;
+        let workers = workers["workers"].as_array().expect("list of workers");
+        workers.iter().filter(|worker| worker["health"] == "healthy").count()
+    }
+
     /// Sum of all series of a metric whose line contains `part`.
     pub async fn metric(&self, name: &str, part: &str) -> f64 {
         let text = self.client.get(&format!("{}/metrics", self.admin)).await.expect("bridge").expect_ok().text();

@@ -32,4 +32,5 @@ pub mod prompt;
 pub mod recorder;
 pub mod replay;
 pub mod scratch;
+pub mod stack;
 pub mod wait;

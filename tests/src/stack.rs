@@ -1,0 +1,122 @@
+//! Envoy and bridge together, over any workers.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::bridge::{self, Bridge, Worker};
+use crate::client::{Client, Reply};
+use crate::decision::{Decision, LogLine};
+use crate::envoy::{self, Envoy};
+use crate::scratch::Scratch;
+use crate::{paths, wait};
+
+const SETTLE_LIMIT: Duration = Duration::from_secs(30);
+const LOG_LIMIT: Duration = Duration::from_secs(5);
+
+/// How to start a stack.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Envoy's configuration.
+    pub envoy: envoy::Options,
+    /// Model that the pool serves.
+    pub model: String,
+    /// Tokenizer family in `.deps/tokenizers`; `None`: token-id prompts only.
+    pub family: Option<&'static str>,
+    /// Block size.
+    pub block_size: u32,
+    /// Members added to the pool in the bridge's configuration.
+    pub pool: Value,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            envoy: envoy::Options::default(),
+            model: "mock".into(),
+            family: Some("qwen3"),
+            block_size: 16,
+            pool: json!({}),
+        }
+    }
+}
+
+/// A running stack. Processes end before their folder goes.
+#[derive(Debug)]
+pub struct Stack {
+    /// Client of the ingress.
+    pub client: Client,
+    /// Envoy.
+    pub envoy: Envoy,
+    /// The bridge.
+    pub bridge: Bridge,
+    /// Folder of both.
+    pub scratch: Scratch,
+    /// What they were started with.
+    pub options: Options,
+    log_lines: usize,
+}
+
+impl Stack {
+    /// Starts Envoy and bridge over `workers`, and waits until every worker is healthy and every Envoy has all state.
+    pub async fn start(workers: &[Worker], options: Options) -> Self {
+        let scratch = Scratch::new();
+        scratch.replace("eds.json", &json!({"resources": []}).to_string());
+        bridge::write_workers(&scratch, workers);
+        let model_dir = options.family.map(paths::model_dir);
+        bridge::write_config(&scratch, &options.model, model_dir.as_deref(), options.block_size, &options.pool);
+        let (envoy, bridge) = tokio::join!(Envoy::start(&scratch, &options.envoy), Bridge::launch(&scratch));
+        let mut stack = Self { client: Client::new(), envoy, bridge, scratch, options, log_lines: 0 };
+        stack.settle(workers.len()).await;
+        stack
+    }
+
+    /// Waits until the bridge is ready and `workers` workers are healthy and known to Envoy.
+    pub async fn settle(&mut self, workers: usize) {
+        self.bridge.ready().await;
+        wait::until(&format!("{workers} healthy workers"), SETTLE_LIMIT, || async {
+            (self.bridge.healthy_workers().await == workers).then_some(())
+        })
+        .await;
+        wait::until(&format!("{workers} endpoints in Envoy"), SETTLE_LIMIT, || async {
+            (self.envoy.stat("cluster.workers.membership_total").await == workers as u64).then_some(())
+        })
+        .await;
+    }
+
+    /// Sends a chat completion.
+    pub async fn chat(&self, document: &Value) -> Reply {
+        self.client.post(&self.envoy.url("/v1/chat/completions"), document).await.expect("answer")
+    }
+
+    /// Sends a completion.
+    pub async fn complete(&self, document: &Value) -> Reply {
+        self.client.post(&self.envoy.url("/v1/completions"), document).await.expect("answer")
+    }
+
+    /// The next access-log line that was not asked for yet. Requests sent one after another have theirs in order.
+    pub async fn next_line(&mut self) -> LogLine {
+        let at = self.log_lines;
+        let (line, _) = wait::until("an access-log line", LOG_LIMIT, || async {
+            self.envoy.access_log().get(at).map(|line| LogLine::parse(line))
+        })
+        .await;
+        self.log_lines += 1;
+        line
+    }
+
+    /// The next decision; fails the test when the request was not routed.
+    pub async fn next_decision(&mut self) -> Decision {
+        let line = self.next_line().await;
+        line.decision.unwrap_or_else(|| panic!("not routed: status {} by {}", line.status, line.upstream))
+    }
+
+    /// All access-log lines that were not asked for yet, once there are `count` of them.
+    pub async fn next_lines(&mut self, count: usize) -> Vec<LogLine> {
+        let mut lines = Vec::with_capacity(count);
+        while lines.len() < count {
+            lines.push(self.next_line().await);
+        }
+        lines
+    }
+}
