@@ -88,6 +88,9 @@ pub enum SourceState {
 }
 
 impl SourceState {
+    /// Every state.
+    pub const ALL: [Self; 6] = [Self::Exact, Self::Warm, Self::Stale, Self::Unverified, Self::Mismatch, Self::None];
+
     /// Word used in explanations, metrics and the admin API.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -1,0 +1,23 @@
+//! Route policies: the JSON that people write, checked and compiled to what the filter evaluates.
+//!
+//! | module | what |
+//! |---|---|
+//! | `raw` | the document as it is written |
+//! | `resolve`, `disaggregation` | one policy of it |
+//! | `compile` | raw to [`kv_routing::policy::document::RuleSet`], or every problem with its JSON pointer |
+//! | `reach` | rules that can never match |
+//! | `expression` | cost expressions (CEL syntax) to checked programs |
+//! | `problem` | what is wrong, where, and how bad |
+
+mod compile;
+mod disaggregation;
+pub mod expression;
+mod problem;
+mod raw;
+mod reach;
+mod resolve;
+#[cfg(test)]
+mod tests;
+
+pub use compile::{Compiled, Surroundings, compile};
+pub use problem::{Problem, Refused, Severity};
