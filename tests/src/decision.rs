@@ -13,6 +13,8 @@ pub struct LogLine {
     pub upstream: String,
     /// The filter's decision; `None` on requests it did not route.
     pub decision: Option<Decision>,
+    /// Why it left an inference request to Envoy's balancer: the end of a counter's name, `no_manifest` for example.
+    pub unrouted: Option<String>,
 }
 
 /// The filter's explanation of a decision; see `kv_routing::policy::Explanation`.
@@ -97,13 +99,18 @@ impl LogLine {
             value.unwrap_or_else(|| panic!("no {name}= in {line}"))
         };
         let number = |name: &str| field(name).parse().unwrap_or_else(|_| panic!("{name} is no number in {line}"));
-        let decision = (decision != "-")
+        let state: Option<serde_json::Value> = (decision != "-")
             .then(|| serde_json::from_str(decision).unwrap_or_else(|error| panic!("{error} in {decision}")));
+        let unrouted = state.as_ref().and_then(|state| Some(state.get("unrouted")?.as_str()?.to_owned()));
+        let decision = state
+            .filter(|_| unrouted.is_none())
+            .map(|state| serde_json::from_value(state).unwrap_or_else(|error| panic!("{error} in {decision}")));
         Self {
             status: u16::try_from(number("status")).expect("status"),
             attempts: number("attempts"),
             upstream: field("upstream").to_owned(),
             decision,
+            unrouted,
         }
     }
 }

@@ -82,6 +82,33 @@ pub struct Decision {
     pub last: Option<SequenceHash>,
 }
 
+/// Decisions of one VM on their way to the ingest role, through a shared queue.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct DecisionBatch {
+    /// Decisions lost since the VM's last batch because its bound was reached.
+    pub dropped: u64,
+    /// Oldest first.
+    pub decisions: Vec<Decision>,
+}
+
+impl DecisionBatch {
+    /// Encodes.
+    ///
+    /// # Errors
+    /// [`WireError::Encode`] when the batch is larger than a message may be.
+    pub fn encode(&self) -> Result<Vec<u8>, WireError> {
+        codec::encode(&[], self)
+    }
+
+    /// Decodes.
+    ///
+    /// # Errors
+    /// [`WireError`] for anything [`DecisionBatch::encode`] did not make.
+    pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
+        codec::decode(codec::versioned(bytes)?)
+    }
+}
+
 impl<'a> Push<'a> {
     /// Encodes.
     ///

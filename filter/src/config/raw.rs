@@ -1,0 +1,146 @@
+//! The configuration as it is written, and its way to one that cannot be wrong.
+
+use kv_routing::policy::{CostWeights, Ladder};
+use serde::Deserialize;
+
+use super::{ConfigError, IngestConfig, RouteConfig};
+
+/// 32 KiB keep one slice under 5 ms of an Envoy thread.
+const DEFAULT_SLICE_BYTES: u32 = 32 << 10;
+/// As much as `envoy/envoy.yaml` lets Envoy hold.
+const DEFAULT_MAX_BODY_BYTES: u32 = 32 << 20;
+const DEFAULT_CACHE_BYTES: u32 = 32 << 20;
+pub(super) const DEFAULT_MAX_PUSH_BYTES: u32 = 64 << 20;
+
+/// Only the role, to know what the rest should be.
+#[derive(Deserialize)]
+pub(super) struct RawRole {
+    pub(super) role: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawRoute {
+    #[serde(rename = "role")]
+    _role: String,
+    pools: Option<Vec<String>>,
+    endpoints: Option<u32>,
+    load_factor: Option<f64>,
+    temperature: Option<f64>,
+    weights: Option<RawWeights>,
+    slice_bytes: Option<u32>,
+    max_body_bytes: Option<u32>,
+    cache_bytes: Option<u32>,
+    explain_header: Option<bool>,
+    model_header: Option<bool>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawWeights {
+    device_credit: Option<f64>,
+    credit_decay: Option<f64>,
+    prefill_scale: Option<f64>,
+    host_credit: Option<f64>,
+    disk_credit: Option<f64>,
+    shared_credit: Option<f64>,
+    request_weight: Option<f64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawIngest {
+    #[serde(rename = "role")]
+    _role: String,
+    secret: Option<String>,
+    max_push_bytes: Option<u32>,
+}
+
+impl RawRoute {
+    pub(super) fn resolve(self) -> Result<RouteConfig, ConfigError> {
+        if self.pools.as_ref().is_some_and(Vec::is_empty) {
+            return Err(value("pools", "is empty: name pools, or leave it out for all"));
+        }
+        let default = Ladder::default();
+        let endpoints = ranged("endpoints", self.endpoints.unwrap_or(default.endpoints.into()), 1, 16)?;
+        let load_factor = self.load_factor.unwrap_or(default.load_factor);
+        if !(1.0..=100.0).contains(&load_factor) {
+            return Err(value("load_factor", &format!("is {load_factor}: it must be a number from 1 to 100")));
+        }
+        let ladder = Ladder {
+            weights: weights(self.weights.unwrap_or_default(), self.temperature)?,
+            endpoints: u8::try_from(endpoints).unwrap_or(u8::MAX),
+            load_factor,
+        };
+        Ok(RouteConfig {
+            pools: self.pools,
+            ladder,
+            slice_bytes: ranged("slice_bytes", self.slice_bytes.unwrap_or(DEFAULT_SLICE_BYTES), 1 << 10, 64 << 20)?,
+            max_body_bytes: ranged(
+                "max_body_bytes",
+                self.max_body_bytes.unwrap_or(DEFAULT_MAX_BODY_BYTES),
+                1,
+                1 << 28,
+            )?,
+            cache_bytes: ranged("cache_bytes", self.cache_bytes.unwrap_or(DEFAULT_CACHE_BYTES), 0, 1 << 28)?,
+            explain_header: self.explain_header.unwrap_or(false),
+            model_header: self.model_header.unwrap_or(false),
+        })
+    }
+}
+
+impl RawIngest {
+    pub(super) fn resolve(self) -> Result<IngestConfig, ConfigError> {
+        if self.secret.as_ref().is_some_and(String::is_empty) {
+            return Err(value("secret", "is empty: set one, or leave it out on a socket only the bridge can reach"));
+        }
+        let max_push_bytes = self.max_push_bytes.unwrap_or(DEFAULT_MAX_PUSH_BYTES);
+        Ok(IngestConfig {
+            secret: self.secret,
+            max_push_bytes: ranged("max_push_bytes", max_push_bytes, 1 << 16, 1 << 28)?,
+        })
+    }
+}
+
+fn weights(raw: RawWeights, temperature: Option<f64>) -> Result<CostWeights, ConfigError> {
+    let RawWeights {
+        device_credit,
+        credit_decay,
+        prefill_scale,
+        host_credit,
+        disk_credit,
+        shared_credit,
+        request_weight,
+    } = raw;
+    let default = CostWeights::default();
+    let weights = CostWeights {
+        device_credit: device_credit.unwrap_or(default.device_credit),
+        credit_decay: credit_decay.unwrap_or(default.credit_decay),
+        prefill_scale: prefill_scale.unwrap_or(default.prefill_scale),
+        host_credit: host_credit.unwrap_or(default.host_credit),
+        disk_credit: disk_credit.unwrap_or(default.disk_credit),
+        shared_credit: shared_credit.unwrap_or(default.shared_credit),
+        request_weight: request_weight.unwrap_or(default.request_weight),
+        temperature: temperature.unwrap_or(default.temperature),
+    };
+    weights.validate().map_err(|error| {
+        let field =
+            if error.field == "temperature" { error.field.to_owned() } else { format!("weights.{}", error.field) };
+        ConfigError::Value {
+            field,
+            problem: format!("is {}: it must be a number from 0 to {}", error.value, error.max),
+        }
+    })
+}
+
+fn ranged(field: &str, found: u32, min: u32, max: u32) -> Result<u32, ConfigError> {
+    if (min..=max).contains(&found) {
+        Ok(found)
+    } else {
+        Err(value(field, &format!("is {found}: it must be from {min} to {max}")))
+    }
+}
+
+fn value(field: &str, problem: &str) -> ConfigError {
+    ConfigError::Value { field: field.to_owned(), problem: problem.to_owned() }
+}

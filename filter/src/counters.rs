@@ -1,0 +1,175 @@
+//! Counters, seen in Envoy's stats as `wasmcustom.kv_router.<name>`.
+
+use crate::host::Host;
+
+macro_rules! counters {
+    ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal,)+) => {
+        /// A counter of the filter.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Counter {
+            $($(#[doc = $doc])+ $variant,)+
+        }
+
+        impl Counter {
+            /// Every counter.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
+            /// Its name in Envoy's stats, without `wasmcustom.`.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => concat!("kv_router.", $name),)+
+                }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Requests on an inference path.
+    Requests = "requests",
+    /// Requests that were given a target.
+    Routed = "routed",
+    /// Routed by overlap from the index.
+    RungExact = "rung.exact",
+    /// Routed by overlap from own recent decisions.
+    RungPredicted = "rung.predicted",
+    /// Routed by bounded-load prefix hash.
+    RungPrefixHash = "rung.prefix_hash",
+    /// Routed by load alone.
+    RungLoad = "rung.load",
+    /// Routed while the bridge was silent, so every source counted as stale.
+    RoutedStale = "routed_stale",
+
+    /// Left to Envoy's balancer: an inference path without a body.
+    UnroutedNoBody = "unrouted.no_body",
+    /// Left to Envoy's balancer: body above `max_body_bytes`.
+    UnroutedBodyTooLarge = "unrouted.body_too_large",
+    /// Left to Envoy's balancer: the body cannot be read.
+    UnroutedBadBody = "unrouted.bad_body",
+    /// Left to Envoy's balancer: shared data is empty, as before the first push.
+    UnroutedNoManifest = "unrouted.no_manifest",
+    /// Left to Envoy's balancer: the manifest cannot be read; filter and bridge are of different releases.
+    UnroutedBadManifest = "unrouted.bad_manifest",
+    /// Left to Envoy's balancer: no pool serves the model.
+    UnroutedUnknownModel = "unrouted.unknown_model",
+    /// Left to Envoy's balancer: the pool has no target that may be chosen.
+    UnroutedNoTarget = "unrouted.no_target",
+    /// The request was answered or reset before it was routed: 413, timeout, client gone.
+    UnroutedEndedEarly = "unrouted.ended_early",
+    /// Left to Envoy's balancer: a fault of the filter.
+    UnroutedInternal = "unrouted.internal",
+
+    /// Prompt not tokenized: the pool has no tokenizer.
+    InexactNoTokenizer = "inexact.no_tokenizer",
+    /// Prompt not tokenized: the tokenizer could not be loaded.
+    InexactTokenizerFailed = "inexact.tokenizer_failed",
+    /// Prompt not tokenized: the template refused it, or it is too long.
+    InexactPrompt = "inexact.prompt",
+    /// Prompt not tokenized: the body says things only the engine can resolve.
+    InexactBody = "inexact.body",
+    /// Prompt not hashed: the block size is not known yet.
+    InexactNoBlockSize = "inexact.no_block_size",
+    /// Tokens are the engine's up to the first image, audio or video.
+    UpToMedia = "up_to_media",
+
+    /// Routing headers that clients sent and the filter removed.
+    StrippedHeaders = "stripped_headers",
+    /// Requests served by another endpoint than the chosen one, after a retry.
+    Moved = "moved",
+    /// Routed requests answered with a status of 500 or above.
+    Failed = "failed",
+    /// Prompt tokens of requests routed by a chain.
+    PromptTokens = "prompt_tokens",
+    /// Those of them believed to be cached on the target.
+    PredictedTokens = "predicted_tokens",
+    /// Cached tokens the engines reported, where they report them.
+    CachedTokens = "cached_tokens",
+    /// The engine's report equals the prediction.
+    PredictionRight = "prediction.right",
+    /// The engine had less than predicted.
+    PredictionOver = "prediction.over",
+    /// The engine had more than predicted.
+    PredictionUnder = "prediction.under",
+
+    /// Pieces of long prompts done after the first one.
+    Slices = "slices",
+    /// Tokenizers loaded, by any VM.
+    TokenizerLoads = "tokenizer_loads",
+    /// Tokenizers that could not be loaded.
+    TokenizerLoadFailures = "tokenizer_load_failures",
+    /// Reads of manifest and target tables after a change, by any VM.
+    ViewReloads = "view_reloads",
+    /// Values of shared data that could not be read.
+    ViewErrors = "view_errors",
+    /// Index pages ignored: of another epoch or version, or malformed.
+    RejectedPages = "rejected_pages",
+    /// Load rows claimed by VMs.
+    RowsClaimed = "rows_claimed",
+    /// Load rows lost to another VM.
+    RowsLost = "rows_lost",
+    /// Decisions not reported to the bridge.
+    DecisionsDropped = "decisions_dropped",
+
+    /// Pushes applied.
+    IngestPushes = "ingest.pushes",
+    /// Values written.
+    IngestPuts = "ingest.puts",
+    /// Pushes refused: not readable.
+    IngestMalformed = "ingest.malformed",
+    /// Pushes refused: a key that is not the bridge's.
+    IngestForeignKey = "ingest.foreign_key",
+    /// Pushes refused: wrong or missing secret.
+    IngestUnauthorized = "ingest.unauthorized",
+    /// Pushes refused: body above `max_push_bytes`.
+    IngestTooLarge = "ingest.too_large",
+    /// Pushes refused: a later bridge has taken over.
+    IngestSuperseded = "ingest.superseded",
+    /// Pushes refused: a snapshot is needed first.
+    IngestNeedSnapshot = "ingest.need_snapshot",
+}
+
+/// Handles of all counters in one VM.
+#[derive(Clone, Debug, Default)]
+pub struct Counters {
+    ids: Vec<u32>,
+}
+
+impl Counters {
+    /// Defines all counters.
+    pub fn define(host: &impl Host) -> Self {
+        Self { ids: Counter::ALL.iter().map(|counter| host.counter(counter.name())).collect() }
+    }
+
+    /// Whether [`Counters::define`] made them.
+    pub fn defined(&self) -> bool {
+        !self.ids.is_empty()
+    }
+
+    /// Adds one.
+    pub fn count(&self, host: &impl Host, counter: Counter) {
+        self.add(host, counter, 1);
+    }
+
+    /// Adds `amount`.
+    pub fn add(&self, host: &impl Host, counter: Counter, amount: u32) {
+        if let Some(id) = self.ids.get(counter as usize)
+            && amount > 0
+        {
+            host.add(*id, amount);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_positions_match() {
+        let names: HashSet<_> = Counter::ALL.iter().map(|counter| counter.name()).collect();
+        assert_eq!(names.len(), Counter::ALL.len());
+        assert!(Counter::ALL.iter().enumerate().all(|(at, counter)| *counter as usize == at));
+    }
+}

@@ -1,0 +1,68 @@
+//! Request body: read once it is whole, take what routing needs, find the pool.
+
+use std::rc::Rc;
+
+use kv_routing::openai::{Endpoint, InferenceRequest, parse};
+
+use super::prompt::Asked;
+use super::{Flow, Next, State, Unrouted, micros_since, millis};
+use crate::host::Host;
+use crate::view::Blind;
+use crate::vm::Vm;
+
+impl Flow {
+    pub(super) fn on_body(&mut self, vm: &mut Vm, host: &impl Host, held: usize, last: bool) -> Next {
+        let State::Reading(endpoint) = self.state else {
+            return self.as_held();
+        };
+        if held > self.config.max_body_bytes as usize {
+            return self.unrouted(vm, host, Unrouted::BodyTooLarge);
+        }
+        if last { self.on_whole_body(vm, host, endpoint) } else { Next::AwaitBody }
+    }
+
+    /// Bodies followed by trailers never have a last piece.
+    pub(super) fn on_trailers(&mut self, vm: &mut Vm, host: &impl Host) -> Next {
+        match self.state {
+            State::Reading(endpoint) => self.on_whole_body(vm, host, endpoint),
+            _ => self.as_held(),
+        }
+    }
+
+    /// What a callback without news means: a request in preparation stays held, any other has been released.
+    fn as_held(&self) -> Next {
+        match self.state {
+            State::Preparing(_) => Next::AwaitBody,
+            _ => Next::Release,
+        }
+    }
+
+    fn on_whole_body(&mut self, vm: &mut Vm, host: &impl Host, endpoint: Endpoint) -> Next {
+        let began = host.now_nanos();
+        let body = host.request_body(self.config.max_body_bytes as usize);
+        if body.is_empty() {
+            return self.unrouted(vm, host, Unrouted::NoBody);
+        }
+        let Ok(request) = parse(endpoint, &body) else {
+            return self.unrouted(vm, host, Unrouted::BadBody);
+        };
+        self.timings.parse = micros_since(host, began);
+        let now = millis(began);
+        vm.refresh(host, now);
+        match self.asked(vm, &request) {
+            Ok(asked) => self.prepare(vm, host, &request, &body, asked, now),
+            Err(why) => self.unrouted(vm, host, why),
+        }
+    }
+
+    fn asked(&self, vm: &Vm, request: &InferenceRequest<'_>) -> Result<Asked, Unrouted> {
+        let model = request.model.as_deref();
+        let found = vm.view.pool_for(model, self.config.pools.as_deref()).map_err(|blind| match blind {
+            Blind::NoManifest => Unrouted::NoManifest,
+            Blind::BadManifest => Unrouted::BadManifest,
+        })?;
+        let (pool, is_adapter) = found.ok_or(Unrouted::UnknownModel)?;
+        let model = model.map_or_else(|| pool.manifest.name.clone(), str::to_owned);
+        Ok(Asked { pool: Rc::clone(&pool), model, is_adapter, stream: request.stream, prompts: request.prompts.max(1) })
+    }
+}

@@ -1,0 +1,79 @@
+//! What is remembered of a routed request until its end.
+
+use std::rc::Rc;
+
+use kv_routing::policy::{BookingId, BookingRequest, Checkpoints, Choice};
+use kv_routing::target::TargetId;
+use kv_routing::wire::{Decision, TargetEntry, UnixMillis};
+
+use super::prompt::{Asked, Prompt};
+use super::usage::UsageTail;
+use crate::view::Pool;
+use crate::vm::Vm;
+
+/// A routed request.
+#[derive(Debug)]
+pub(super) struct Routed {
+    pub(super) booking: BookingId,
+    pub(super) pool: Rc<Pool>,
+    pub(super) target: TargetId,
+    pub(super) endpoint: String,
+    pub(super) rank: Option<u32>,
+    /// Cached tokens the target should report; `None` where nothing exact can be said.
+    pub(super) predicted: Option<Predicted>,
+    /// The decision, when a response header is to carry it.
+    pub(super) explanation: Option<String>,
+    pub(super) first_byte: bool,
+    pub(super) failed: bool,
+    /// Last bytes of the response, while they may hold the engine's report.
+    pub(super) usage: Option<UsageTail>,
+}
+
+/// Prompt tokens believed to be cached on the target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Predicted {
+    pub(super) tokens: u32,
+    pub(super) block: u32,
+    /// Whether that is the whole prompt.
+    pub(super) whole: bool,
+}
+
+/// Puts the load of a request on its target.
+pub(super) fn book(
+    vm: &mut Vm,
+    asked: &Asked,
+    prompt: &Prompt,
+    choice: &Choice,
+    target: &TargetEntry,
+    checkpoints: Checkpoints,
+) -> BookingId {
+    let request = BookingRequest {
+        target: target.id,
+        blocks: prompt.prepared.tokens.div_ceil(prompt.block_size.tokens()),
+        prefill_tokens: choice.prefill_tokens.saturating_mul(asked.prompts.into()),
+        checkpoints,
+    };
+    vm.rows.touch();
+    vm.ledger.book(request)
+}
+
+/// The decision as the bridge gets it.
+pub(super) fn decision(
+    pool: &Pool,
+    prompt: &Prompt,
+    choice: &Choice,
+    target: &TargetEntry,
+    now: UnixMillis,
+) -> Decision {
+    let chain = &prompt.prepared.chain;
+    Decision {
+        at: now,
+        pool: pool.manifest.id,
+        target: target.id,
+        prompt_tokens: prompt.prepared.tokens,
+        predicted_blocks: choice.overlap.total(),
+        blocks: u32::try_from(chain.len()).unwrap_or(u32::MAX),
+        first: chain.first().copied(),
+        last: chain.last().copied(),
+    }
+}

@@ -1,0 +1,101 @@
+//! Look the chain up, price every target, pick.
+
+use std::rc::Rc;
+
+use kv_routing::index::{Overlaps, lookup};
+use kv_routing::policy::{self, Checkpoints, Choice, Phase, Situation, TargetLoad};
+use kv_routing::wire::{TargetEntry, UnixMillis};
+
+use super::prompt::{Asked, Prompt};
+use super::{Flow, Next, Unrouted, micros_since, millis};
+use crate::counters::Counter;
+use crate::host::Host;
+use crate::view::{Pool, SharedPages};
+use crate::vm::Vm;
+
+impl Flow {
+    pub(super) fn decide(&mut self, vm: &mut Vm, host: &impl Host, mut asked: Asked, prompt: Prompt) -> Next {
+        let began = host.now_nanos();
+        let now = millis(began);
+        vm.rows.sync(host, &vm.counters, now);
+        asked.pool = latest(vm, &asked.pool);
+        let overlaps = overlaps(vm, host, &asked.pool, &prompt);
+        self.timings.lookup = micros_since(host, began);
+        let checkpoints = Checkpoints::of(&prompt.prepared.chain);
+        let Ok(choice) = self.choose(vm, host, &asked.pool, &prompt, &overlaps, &checkpoints, now) else {
+            return self.unrouted(vm, host, Unrouted::NoTarget);
+        };
+        let Some(target) = asked.pool.targets.get(choice.target as usize).cloned() else {
+            return self.unrouted(vm, host, Unrouted::Internal);
+        };
+        self.timings.pick = micros_since(host, began).saturating_sub(self.timings.lookup);
+        self.release_routed(vm, host, asked, &prompt, &choice, &target, checkpoints, now)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn choose(
+        &self,
+        vm: &mut Vm,
+        host: &impl Host,
+        pool: &Pool,
+        prompt: &Prompt,
+        overlaps: &Overlaps,
+        checkpoints: &Checkpoints,
+        now: UnixMillis,
+    ) -> Result<Choice, policy::NoTarget> {
+        let loads = TargetLoad::of_all(&pool.targets, &vm.ledger, vm.rows.others(), &mut vm.peaks, checkpoints, now);
+        let silence = vm.view.silence(pool.manifest.stale_after_ms.into(), now);
+        if silence.is_some() {
+            vm.counters.count(host, Counter::RoutedStale);
+        }
+        let situation = Situation {
+            targets: &pool.targets,
+            loads: &loads,
+            phase: Phase::Whole,
+            prompt_tokens: prompt.prepared.tokens,
+            block_size: prompt.block_size,
+            overlaps,
+            predicted: &Overlaps::default(),
+            prefix: prompt.prefix,
+            has_chain: !prompt.prepared.chain.is_empty(),
+            silence,
+            stale_decay_ms: pool.manifest.stale_decay_ms,
+            now,
+        };
+        policy::decide(&situation, &self.config.ladder, &mut vm.rng)
+    }
+}
+
+/// The pool as it is now, unless it changed so much meanwhile that the chain means nothing in it.
+fn latest(vm: &Vm, held: &Rc<Pool>) -> Rc<Pool> {
+    match vm.view.pool(held.manifest.id) {
+        Some(now)
+            if now.manifest.name == held.manifest.name
+                && now.manifest.block_size == held.manifest.block_size
+                && now.manifest.tokenizer == held.manifest.tokenizer =>
+        {
+            Rc::clone(now)
+        }
+        _ => Rc::clone(held),
+    }
+}
+
+fn overlaps(vm: &Vm, host: &impl Host, pool: &Pool, prompt: &Prompt) -> Overlaps {
+    let page_bits = pool.manifest.page_bits;
+    let mut pages = SharedPages { host, pool: pool.manifest.id, page_bits };
+    let (overlaps, stats) = lookup(&prompt.prepared.chain, page_bits, pool.epoch, &mut pages);
+    vm.counters.add(host, Counter::RejectedPages, stats.rejected_pages);
+    overlaps
+}
+
+/// Name and rank of a target, for headers.
+pub(super) fn endpoint_list(targets: &[TargetEntry], order: &[u32]) -> String {
+    let mut list = String::new();
+    for target in order.iter().filter_map(|position| targets.get(*position as usize)) {
+        if !list.is_empty() {
+            list.push(',');
+        }
+        list.push_str(&target.endpoint);
+    }
+    list
+}

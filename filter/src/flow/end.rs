@@ -1,0 +1,20 @@
+//! The end of a stream, however it came.
+
+use super::{Flow, State, Unrouted, millis};
+use crate::host::Host;
+use crate::vm::Vm;
+
+impl Flow {
+    /// Gives back what the request had booked. Nothing may be read of the request any more.
+    pub(super) fn on_done(&mut self, vm: &mut Vm, host: &impl Host) {
+        match std::mem::replace(&mut self.state, State::Over) {
+            State::Routed(routed) => {
+                vm.ledger.end(routed.booking, routed.failed);
+                vm.rows.touch();
+                vm.flush_row(host, millis(host.now_nanos()));
+            }
+            State::Reading(_) | State::Preparing(_) => vm.counters.count(host, Unrouted::EndedEarly.counter()),
+            State::Fresh | State::Passed | State::Over => {}
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Request headers: strip what is ours, and see whether the request is of any business.
+
+use kv_routing::openai::Endpoint;
+
+use super::{Flow, Next, State, Unrouted};
+use crate::counters::Counter;
+use crate::host::Host;
+use crate::names;
+use crate::vm::Vm;
+
+impl Flow {
+    pub(super) fn on_headers(&mut self, vm: &mut Vm, host: &impl Host, last: bool) -> Next {
+        let headers = host.request_headers();
+        strip(vm, host, &headers);
+        let Some(endpoint) = path(&headers).and_then(Endpoint::of_path) else {
+            self.state = State::Passed;
+            return Next::Release;
+        };
+        vm.counters.count(host, Counter::Requests);
+        if last {
+            return self.unrouted(vm, host, Unrouted::NoBody);
+        }
+        self.state = State::Reading(endpoint);
+        Next::AwaitBody
+    }
+}
+
+/// Removes every header only the filter may set, on every path: a client's copy would choose the host.
+fn strip(vm: &Vm, host: &impl Host, headers: &[(String, Vec<u8>)]) {
+    for own in names::OWN_HEADERS {
+        if headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(own)) {
+            host.remove_request_header(own);
+            vm.counters.count(host, Counter::StrippedHeaders);
+        }
+    }
+}
+
+fn path(headers: &[(String, Vec<u8>)]) -> Option<&str> {
+    let (_, path) = headers.iter().find(|(name, _)| name == ":path")?;
+    std::str::from_utf8(path).ok()
+}

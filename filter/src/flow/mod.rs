@@ -1,0 +1,231 @@
+//! One request through the filter.
+//!
+//! ```text
+//!              other path, or no body
+//!   Fresh ───────────────────────────────────────────────────────────▶ Passed
+//!     │ inference path: hold the headers                                  ▲
+//!     ▼                                                                   │
+//!   Reading ── body too long, unreadable, no pool, no target ─────────────┤ released unrouted,
+//!     │ last byte, or trailers                                            │ with the reason counted
+//!     ▼                                                                   │
+//!   Preparing ◀─┐ one slice of a long prompt, then other requests         │
+//!     │  │  └───┘                                                         │
+//!     │  └── prompt cannot be tokenized ──▶ by prefix of its text         │
+//!     ▼                                            │                      │
+//!   decide: look up, price, pick ◀─────────────────┘ ─────────────────────┘
+//!     │ book, set headers, release
+//!     ▼
+//!   Routed ── first byte ends the prefill booking, the end of the stream the rest
+//!     │
+//!     ▼
+//!   Over      (reached from every state when the stream ends: answered, reset or client gone)
+//! ```
+//!
+//! A request is held from its headers on and released exactly once: by the `Continue` of the callback that decided, or,
+//! after slices, by [`Host::resume_request`] from the root context. A request that ends while it is held is never
+//! released. Whatever goes wrong, it is released unrouted.
+
+mod body;
+mod book;
+mod decide;
+mod end;
+mod headers;
+mod prompt;
+mod release;
+mod response;
+mod usage;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use kv_routing::openai::Endpoint;
+use kv_routing::policy::Timings;
+use kv_routing::wire::UnixMillis;
+
+use crate::config::RouteConfig;
+use crate::counters::Counter;
+use crate::host::{Host, Verdict};
+use crate::names;
+use crate::vm::Vm;
+
+use book::Routed;
+use prompt::Waiting;
+
+/// State of one request.
+#[derive(Debug)]
+pub struct Flow {
+    config: Rc<RouteConfig>,
+    state: State,
+    timings: Timings,
+}
+
+#[derive(Debug)]
+enum State {
+    Fresh,
+    Reading(Endpoint),
+    Preparing(Box<Waiting>),
+    Passed,
+    Routed(Box<Routed>),
+    Over,
+}
+
+/// Why a request is left to Envoy's load balancer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unrouted {
+    NoBody,
+    BodyTooLarge,
+    BadBody,
+    NoManifest,
+    BadManifest,
+    UnknownModel,
+    NoTarget,
+    EndedEarly,
+    Internal,
+}
+
+impl Unrouted {
+    fn counter(self) -> Counter {
+        match self {
+            Self::NoBody => Counter::UnroutedNoBody,
+            Self::BodyTooLarge => Counter::UnroutedBodyTooLarge,
+            Self::BadBody => Counter::UnroutedBadBody,
+            Self::NoManifest => Counter::UnroutedNoManifest,
+            Self::BadManifest => Counter::UnroutedBadManifest,
+            Self::UnknownModel => Counter::UnroutedUnknownModel,
+            Self::NoTarget => Counter::UnroutedNoTarget,
+            Self::EndedEarly => Counter::UnroutedEndedEarly,
+            Self::Internal => Counter::UnroutedInternal,
+        }
+    }
+
+    /// The word in the decision state: the counter's name after `kv_router.unrouted.`.
+    fn word(self) -> &'static str {
+        let name = self.counter().name();
+        name.rsplit_once('.').map_or(name, |(_, word)| word)
+    }
+}
+
+/// What a step leaves the request to.
+#[derive(Debug)]
+enum Next {
+    /// Release it.
+    Release,
+    /// Hold it for more of the body.
+    AwaitBody,
+    /// Hold it until its next slice.
+    AwaitSlice,
+}
+
+/// One request with the number Envoy knows it by.
+#[derive(Clone, Debug)]
+pub struct Stream {
+    context: u32,
+    flow: Rc<RefCell<Flow>>,
+}
+
+impl Stream {
+    /// A new request.
+    pub fn new(context: u32, config: Rc<RouteConfig>) -> Self {
+        let flow = Flow { config, state: State::Fresh, timings: Timings::default() };
+        Self { context, flow: Rc::new(RefCell::new(flow)) }
+    }
+
+    /// Request headers have arrived; `last`: nothing follows.
+    pub fn on_request_headers(&self, vm: &mut Vm, host: &impl Host, last: bool) -> Verdict {
+        self.step(vm, host, |flow, vm, host| flow.on_headers(vm, host, last))
+    }
+
+    /// `held` bytes of the request body are here; `last`: nothing follows.
+    pub fn on_request_body(&self, vm: &mut Vm, host: &impl Host, held: usize, last: bool) -> Verdict {
+        self.step(vm, host, |flow, vm, host| flow.on_body(vm, host, held, last))
+    }
+
+    /// Trailers have arrived, so the body is complete.
+    pub fn on_request_trailers(&self, vm: &mut Vm, host: &impl Host) -> Verdict {
+        self.step(vm, host, |flow, vm, host| flow.on_trailers(vm, host))
+    }
+
+    /// Response headers have arrived, the worker's or Envoy's own.
+    pub fn on_response_headers(&self, vm: &mut Vm, host: &impl Host) {
+        if let Ok(mut flow) = self.flow.try_borrow_mut() {
+            flow.on_response_headers(vm, host);
+            vm.held.drop_context(self.context);
+        }
+    }
+
+    /// `bytes` bytes of the response body pass by; `last`: nothing follows.
+    pub fn on_response_body(&self, vm: &mut Vm, host: &impl Host, bytes: usize, last: bool) {
+        if let Ok(mut flow) = self.flow.try_borrow_mut() {
+            flow.on_response_body(vm, host, bytes, last);
+        }
+    }
+
+    /// Response trailers have arrived, so its body is complete.
+    pub fn on_response_trailers(&self, vm: &mut Vm, host: &impl Host) {
+        if let Ok(mut flow) = self.flow.try_borrow_mut() {
+            flow.on_response_body(vm, host, 0, true);
+        }
+    }
+
+    /// The stream is over, for whatever reason.
+    pub fn on_done(&self, vm: &mut Vm, host: &impl Host) {
+        vm.held.drop_context(self.context);
+        if let Ok(mut flow) = self.flow.try_borrow_mut() {
+            flow.on_done(vm, host);
+        }
+    }
+
+    fn step<H: Host>(&self, vm: &mut Vm, host: &H, act: impl FnOnce(&mut Flow, &mut Vm, &H) -> Next) -> Verdict {
+        let Ok(mut flow) = self.flow.try_borrow_mut() else {
+            vm.counters.count(host, Counter::UnroutedInternal);
+            return Verdict::Continue;
+        };
+        match act(&mut flow, vm, host) {
+            Next::Release => Verdict::Continue,
+            Next::AwaitBody => Verdict::Pause,
+            Next::AwaitSlice => {
+                drop(flow);
+                let row = vm.rows.own();
+                vm.held.hold(host, row, self.context, Rc::clone(&self.flow));
+                Verdict::Pause
+            }
+        }
+    }
+}
+
+/// Gives the request that waits longest its next slice. Called in the root context `root`.
+pub fn advance_held(vm: &mut Vm, host: &impl Host, root: u32) {
+    let Some((context, flow)) = vm.held.first() else { return };
+    // A request whose context is gone needs nothing any more.
+    if host.enter(context).is_ok() {
+        let next = flow.try_borrow_mut().map(|mut flow| flow.advance(vm, host));
+        match next {
+            Ok(Next::AwaitSlice) => vm.held.put_back(context, flow),
+            Ok(Next::Release | Next::AwaitBody) | Err(_) => host.resume_request(),
+        }
+    }
+    let _root_exists = host.enter(root);
+    if !vm.held.is_empty() {
+        let row = vm.rows.own();
+        vm.held.wake(host, row);
+    }
+}
+
+impl Flow {
+    /// Leaves the request to Envoy's balancer and says why.
+    fn unrouted(&mut self, vm: &Vm, host: &impl Host, why: Unrouted) -> Next {
+        vm.counters.count(host, why.counter());
+        host.set_filter_state(names::DECISION_STATE, format!("{{\"unrouted\":\"{}\"}}", why.word()).as_bytes());
+        self.state = State::Passed;
+        Next::Release
+    }
+}
+
+fn millis(nanos: u64) -> UnixMillis {
+    UnixMillis(nanos / 1_000_000)
+}
+
+/// Microseconds since `since` (nanoseconds).
+fn micros_since(host: &impl Host, since: u64) -> u32 {
+    u32::try_from(host.now_nanos().saturating_sub(since) / 1000).unwrap_or(u32::MAX)
+}

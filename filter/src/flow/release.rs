@@ -1,0 +1,110 @@
+//! Book the load, name the targets, let the request go.
+
+use std::rc::Rc;
+
+use kv_routing::policy::{Checkpoints, Choice, Explanation, Rung};
+use kv_routing::wire::{TargetEntry, UnixMillis};
+
+use super::book::{Predicted, Routed, book, decision};
+use super::decide::endpoint_list;
+use super::prompt::{Asked, Prompt};
+use super::usage::UsageTail;
+use super::{Flow, Next, State};
+use crate::counters::Counter;
+use crate::host::Host;
+use crate::names;
+use crate::vm::{BRIDGE_SILENT_MS, Vm};
+
+/// Name of the one policy there is while none was pushed.
+const DEFAULT_POLICY: &str = "default";
+
+impl Flow {
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn release_routed(
+        &mut self,
+        vm: &mut Vm,
+        host: &impl Host,
+        asked: Asked,
+        prompt: &Prompt,
+        choice: &Choice,
+        target: &TargetEntry,
+        checkpoints: Checkpoints,
+        now: UnixMillis,
+    ) -> Next {
+        let booking = book(vm, &asked, prompt, choice, target, checkpoints);
+        vm.flush_row(host, now);
+        self.name_targets(host, &asked, choice, target);
+        let explanation = self.explain(host, &asked, prompt, choice);
+        count(vm, host, prompt, choice);
+        vm.feed.push(decision(&asked.pool, prompt, choice, target, now));
+        if vm.feed.is_full() {
+            let alive = vm.view.silence(BRIDGE_SILENT_MS, now).is_none();
+            vm.feed.flush(host, &vm.counters, alive);
+        }
+        self.state = State::Routed(Box::new(Routed {
+            booking,
+            target: target.id,
+            endpoint: target.endpoint.clone(),
+            rank: target.rank,
+            predicted: predicted(prompt, choice),
+            explanation,
+            first_byte: false,
+            failed: false,
+            usage: Some(UsageTail::new(asked.stream)),
+            pool: Rc::clone(&asked.pool),
+        }));
+        Next::Release
+    }
+
+    fn name_targets(&self, host: &impl Host, asked: &Asked, choice: &Choice, target: &TargetEntry) {
+        let list = endpoint_list(&asked.pool.targets, &choice.order);
+        host.set_request_header(names::DESTINATION, list.as_bytes());
+        if let Some(rank) = target.rank {
+            host.set_request_header(names::RANK, rank.to_string().as_bytes());
+        }
+        if self.config.model_header {
+            host.set_request_header(names::MODEL, asked.model.as_bytes());
+        }
+    }
+
+    /// Writes the decision into filter state; returns it when a response header is to carry it too.
+    fn explain(&self, host: &impl Host, asked: &Asked, prompt: &Prompt, choice: &Choice) -> Option<String> {
+        let explanation = Explanation {
+            pool: &asked.pool.manifest.name,
+            policy: DEFAULT_POLICY,
+            rule: DEFAULT_POLICY,
+            tokens: prompt.prepared.tokens,
+            blocks: u32::try_from(prompt.prepared.chain.len()).unwrap_or(u32::MAX),
+            us: self.timings,
+            ..Explanation::of(choice, &asked.pool.targets)
+        };
+        let json = explanation.to_json();
+        host.set_filter_state(names::DECISION_STATE, json.as_bytes());
+        self.config.explain_header.then_some(json)
+    }
+}
+
+fn predicted(prompt: &Prompt, choice: &Choice) -> Option<Predicted> {
+    let block = prompt.block_size.tokens();
+    let tokens = choice.overlap.total().saturating_mul(block);
+    let whole = tokens == prompt.prepared.tokens;
+    (choice.rung == Rung::Exact && prompt.exact).then_some(Predicted { tokens, block, whole })
+}
+
+fn count(vm: &Vm, host: &impl Host, prompt: &Prompt, choice: &Choice) {
+    let counters = &vm.counters;
+    counters.count(host, Counter::Routed);
+    counters.count(
+        host,
+        match choice.rung {
+            Rung::Exact => Counter::RungExact,
+            Rung::Predicted => Counter::RungPredicted,
+            Rung::PrefixHash => Counter::RungPrefixHash,
+            Rung::Load => Counter::RungLoad,
+        },
+    );
+    if let Some(Predicted { tokens, .. }) = predicted(prompt, choice) {
+        counters.add(host, Counter::PromptTokens, prompt.prepared.tokens);
+        counters.add(host, Counter::PredictedTokens, tokens);
+    }
+}

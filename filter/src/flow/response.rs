@@ -1,0 +1,106 @@
+//! Response: learn which host really serves, end the prefill booking at the first byte, read the engine's report.
+
+use super::book::{Predicted, Routed};
+use super::{Flow, State, Unrouted, millis};
+use crate::counters::Counter;
+use crate::host::Host;
+use crate::names;
+use crate::vm::Vm;
+
+/// Responses with this status or above count as failures of the target.
+const FAILURE_STATUS: u32 = 500;
+/// Responses with this status or above bear no generation.
+const ERROR_STATUS: u32 = 400;
+
+impl Flow {
+    pub(super) fn on_response_headers(&mut self, vm: &mut Vm, host: &impl Host) {
+        let routed = match &mut self.state {
+            State::Routed(routed) => routed,
+            State::Passed | State::Over => return,
+            // Envoy answered a request that was still held: 413, a timeout. It must not be released any more.
+            State::Fresh | State::Reading(_) | State::Preparing(_) => {
+                vm.counters.count(host, Unrouted::EndedEarly.counter());
+                self.state = State::Over;
+                return;
+            }
+        };
+        follow(vm, host, routed);
+        let status = status(host);
+        if status >= FAILURE_STATUS {
+            routed.failed = true;
+            vm.counters.count(host, Counter::Failed);
+        }
+        if status >= ERROR_STATUS {
+            routed.usage = None;
+            routed.release_prefill(vm, host);
+        }
+        if let Some(explanation) = routed.explanation.take() {
+            host.set_response_header(names::EXPLANATION, explanation.as_bytes());
+        }
+    }
+
+    pub(super) fn on_response_body(&mut self, vm: &mut Vm, host: &impl Host, bytes: usize, last: bool) {
+        let State::Routed(routed) = &mut self.state else { return };
+        if bytes > 0 {
+            routed.release_prefill(vm, host);
+            if let Some(usage) = &mut routed.usage {
+                usage.take(host, bytes);
+            }
+        }
+        if last && let Some(cached) = routed.usage.take().and_then(|usage| usage.cached_tokens()) {
+            host.set_filter_state(names::CACHED_TOKENS_STATE, cached.to_string().as_bytes());
+            vm.counters.add(host, Counter::CachedTokens, cached);
+            if let Some(predicted) = routed.predicted {
+                vm.counters.count(host, predicted.compare(cached));
+            }
+        }
+    }
+}
+
+impl Routed {
+    fn release_prefill(&mut self, vm: &mut Vm, host: &impl Host) {
+        if !std::mem::replace(&mut self.first_byte, true) {
+            vm.ledger.release_prefill(self.booking);
+            vm.rows.touch();
+            vm.flush_row(host, millis(host.now_nanos()));
+        }
+    }
+}
+
+impl Predicted {
+    /// Engines compute at least the last token of a prompt, so one that is wholly cached is reported one block short.
+    fn compare(self, cached: u32) -> Counter {
+        let Self { tokens, block, whole } = self;
+        if cached == tokens || (whole && tokens.checked_sub(cached) == Some(block)) {
+            Counter::PredictionRight
+        } else if cached < tokens {
+            Counter::PredictionOver
+        } else {
+            Counter::PredictionUnder
+        }
+    }
+}
+
+/// Moves the booking when a retry made another host serve.
+fn follow(vm: &mut Vm, host: &impl Host, routed: &mut Routed) {
+    let Some(address) = host.attribute(&["upstream", "address"]) else { return };
+    if address.is_empty() || address == routed.endpoint.as_bytes() {
+        return;
+    }
+    vm.counters.count(host, Counter::Moved);
+    vm.ledger.count_failure(routed.target);
+    routed.predicted = None;
+    let at_address = || routed.pool.targets.iter().filter(|target| target.endpoint.as_bytes() == address);
+    let served = at_address().find(|target| target.rank == routed.rank).or_else(|| at_address().next());
+    if let Some(served) = served {
+        vm.ledger.move_to(routed.booking, served.id);
+        routed.target = served.id;
+        routed.endpoint.clone_from(&served.endpoint);
+    }
+    vm.rows.touch();
+}
+
+fn status(host: &impl Host) -> u32 {
+    let text = host.response_header(":status");
+    text.and_then(|text| std::str::from_utf8(&text).ok()?.parse().ok()).unwrap_or(0)
+}

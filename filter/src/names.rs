@@ -1,0 +1,18 @@
+//! Names shared with Envoy's configuration and with clients.
+
+/// Ordered `ip:port` list that Envoy's `override_host` policy obeys.
+pub const DESTINATION: &str = "x-gateway-destination-endpoint";
+/// Data-parallel rank the engine should use.
+pub const RANK: &str = "x-data-parallel-rank";
+/// Name of the model or adapter the request was routed by.
+pub const MODEL: &str = "x-gateway-model-name";
+/// Request headers only the filter may set: a client's copy is removed, whatever the path.
+pub const OWN_HEADERS: [&str; 3] = [DESTINATION, RANK, MODEL];
+/// Response header with the decision, when configured.
+pub const EXPLANATION: &str = "x-kv-router-decision";
+/// Filter state with the decision: `%FILTER_STATE(wasm.kv_decision:PLAIN)%`.
+pub const DECISION_STATE: &str = "kv_decision";
+/// Filter state with the cached tokens the engine reported: `%FILTER_STATE(wasm.kv_cached_tokens:PLAIN)%`.
+pub const CACHED_TOKENS_STATE: &str = "kv_cached_tokens";
+/// Path of the ingest listener.
+pub const PUSH_PATH: &str = "/kv/v1/push";

@@ -1,0 +1,96 @@
+//! The root context: configuration, ticks, and a context per request.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use proxy_wasm::traits::{Context, HttpContext, RootContext};
+use proxy_wasm::types::ContextType;
+
+use kv_routing::wire::UnixMillis;
+
+use crate::config::{Config, IngestConfig, RouteConfig};
+use crate::flow;
+use crate::host::envoy::EnvoyHost;
+use crate::host::{Host, Severity};
+use crate::http::{IngestHttp, PassHttp, RouteHttp};
+use crate::vm::Vm;
+
+/// Refreshes the load row, sends decisions and watches the bridge's heartbeat.
+const TICK_MS: u32 = 100;
+
+/// One filter entry of Envoy's configuration in one VM.
+#[derive(Debug)]
+pub(crate) struct Root {
+    id: u32,
+    vm: Rc<RefCell<Vm>>,
+    role: Option<Role>,
+}
+
+#[derive(Clone, Debug)]
+enum Role {
+    Route(Rc<RouteConfig>),
+    Ingest(Rc<IngestConfig>),
+}
+
+impl Root {
+    /// The root context with number `id`.
+    pub(crate) fn new(id: u32, vm: Rc<RefCell<Vm>>) -> Self {
+        Self { id, vm, role: None }
+    }
+}
+
+impl Context for Root {}
+
+impl RootContext for Root {
+    fn on_configure(&mut self, _: usize) -> bool {
+        let host = EnvoyHost;
+        let config = match Config::parse(&host.configuration()) {
+            Ok(config) => config,
+            Err(error) => {
+                host.log(Severity::Error, &format!("kv-router: {error}"));
+                return false;
+            }
+        };
+        if let Ok(mut vm) = self.vm.try_borrow_mut() {
+            vm.start(&host);
+        }
+        self.role = Some(match config {
+            Config::Route(route) => {
+                host.set_tick_period(TICK_MS);
+                Role::Route(Rc::new(route))
+            }
+            Config::Ingest(ingest) => Role::Ingest(Rc::new(ingest)),
+        });
+        true
+    }
+
+    fn on_tick(&mut self) {
+        let host = EnvoyHost;
+        if let Ok(mut vm) = self.vm.try_borrow_mut() {
+            vm.tick(&host, UnixMillis(host.now_nanos() / 1_000_000));
+            flow::advance_held(&mut vm, &host, self.id);
+        }
+    }
+
+    fn on_queue_ready(&mut self, queue: u32) {
+        let host = EnvoyHost;
+        if let Ok(mut vm) = self.vm.try_borrow_mut()
+            && vm.held.take_wake(&host, queue)
+        {
+            flow::advance_held(&mut vm, &host, self.id);
+        }
+    }
+
+    fn create_http_context(&self, context: u32) -> Option<Box<dyn HttpContext>> {
+        let vm = Rc::clone(&self.vm);
+        Some(match &self.role {
+            Some(Role::Route(config)) => Box::new(RouteHttp::new(context, Rc::clone(config), vm)),
+            Some(Role::Ingest(config)) => Box::new(IngestHttp::new(Rc::clone(config), vm)),
+            None => Box::new(PassHttp),
+        })
+    }
+
+    fn get_type(&self) -> Option<ContextType> {
+        Some(ContextType::HttpContext)
+    }
+}

@@ -1,0 +1,157 @@
+//! What one VM, that is one Envoy thread, keeps between requests.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use kv_routing::policy::{Ledger, Peaks, SplitMix64};
+use kv_routing::target::TargetId;
+use kv_routing::wire::{UnixMillis, keys};
+
+use crate::counters::Counters;
+use crate::feed::Feed;
+use crate::flow::Flow;
+use crate::host::{Host, HostError};
+use crate::view::{Refreshed, RoutesBy, Rows, Tokenizers, View};
+
+/// A heartbeat older than this means that the bridge is gone.
+pub const BRIDGE_SILENT_MS: u64 = 3_000;
+
+/// State of one VM, shared by all its contexts.
+#[derive(Debug)]
+pub struct Vm {
+    /// Envoy stats.
+    pub counters: Counters,
+    /// Shared data as last read.
+    pub view: View,
+    /// Tokenizers in use.
+    pub tokenizers: Tokenizers,
+    /// Own bookings.
+    pub ledger: Ledger,
+    /// Own row and those of other VMs.
+    pub rows: Rows,
+    /// Own peaks of requests, to tell outside load by.
+    pub peaks: Peaks,
+    /// Decisions for the bridge.
+    pub feed: Feed,
+    /// Random numbers.
+    pub rng: SplitMix64,
+    /// Requests held because their prompt is done in slices.
+    pub held: Held,
+}
+
+/// Requests whose prompt is not finished, each with its context.
+#[derive(Debug, Default)]
+pub struct Held {
+    flows: VecDeque<(u32, Rc<RefCell<Flow>>)>,
+    queue: Option<(u32, u32)>,
+}
+
+impl Vm {
+    /// A fresh VM.
+    pub fn new(host: &impl Host) -> Self {
+        Self {
+            counters: Counters::default(),
+            view: View::default(),
+            tokenizers: Tokenizers::default(),
+            ledger: Ledger::default(),
+            rows: Rows::new(host.seed()),
+            peaks: Peaks::default(),
+            feed: Feed::default(),
+            rng: SplitMix64::new(host.seed()),
+            held: Held::default(),
+        }
+    }
+
+    /// Defines counters, once.
+    pub fn start(&mut self, host: &impl Host) {
+        if !self.counters.defined() {
+            self.counters = Counters::define(host);
+        }
+    }
+
+    /// Catches up with shared data.
+    pub fn refresh(&mut self, host: &impl Host, now: UnixMillis) {
+        if self.view.refresh(host, &self.counters, now) == Refreshed::Anew {
+            self.forget_unused();
+        }
+    }
+
+    /// Drops what belongs to tokenizers and targets that are gone.
+    fn forget_unused(&mut self) {
+        let pools = self.view.pools();
+        let uses = |id: u64| pools.iter().any(|pool| pool.manifest.tokenizer.is_some_and(|used| used.id == id));
+        self.tokenizers.retain(uses);
+        let known = |id: TargetId| pools.iter().any(|pool| pool.targets.iter().any(|target| target.id == id));
+        self.ledger.retain(known);
+        self.peaks.retain(known);
+    }
+
+    /// Writes the own load row if it is due.
+    pub fn flush_row(&mut self, host: &impl Host, now: UnixMillis) {
+        let by = RoutesBy {
+            generation: self.view.header().map_or(kv_routing::wire::Generation(0), |header| header.generation),
+            policy_version: self.view.policy_version(),
+        };
+        self.rows.flush(host, &self.ledger, by, now);
+    }
+
+    /// Periodic work. VMs that never routed a request have none.
+    pub fn tick(&mut self, host: &impl Host, now: UnixMillis) {
+        if self.rows.own().is_none() {
+            return;
+        }
+        self.refresh(host, now);
+        self.rows.verify(host, &self.counters, now);
+        self.flush_row(host, now);
+        let alive = self.view.silence(BRIDGE_SILENT_MS, now).is_none();
+        self.feed.flush(host, &self.counters, alive);
+    }
+}
+
+impl Held {
+    /// Holds a request and sees to it that the root context is called soon.
+    pub fn hold(&mut self, host: &impl Host, row: Option<u32>, context: u32, flow: Rc<RefCell<Flow>>) {
+        self.flows.push_back((context, flow));
+        self.wake(host, row);
+    }
+
+    /// Puts a request with slices left behind the others.
+    pub fn put_back(&mut self, context: u32, flow: Rc<RefCell<Flow>>) {
+        self.flows.push_back((context, flow));
+    }
+
+    /// Has the root context called again, after other events of this thread had their turn.
+    pub fn wake(&mut self, host: &impl Host, row: Option<u32>) {
+        let Some(row) = row else { return };
+        let queue = match self.queue {
+            Some((of_row, queue)) if of_row == row => queue,
+            _ => host.register_queue(&keys::wake(row)),
+        };
+        self.queue = match host.enqueue(queue, b"w") {
+            Ok(()) => Some((row, queue)),
+            Err(HostError::NoQueue | HostError::Changed | HostError::NoContext) => None,
+        };
+    }
+
+    /// Takes the message of a wake-up; `false` when `queue` is another one.
+    pub fn take_wake(&mut self, host: &impl Host, queue: u32) -> bool {
+        let ours = self.queue.is_some_and(|(_, ours)| ours == queue);
+        ours && host.dequeue(queue).is_ok_and(|message| message.is_some())
+    }
+
+    /// The request that waits longest.
+    pub fn first(&mut self) -> Option<(u32, Rc<RefCell<Flow>>)> {
+        self.flows.pop_front()
+    }
+
+    /// Lets the request of `context` go, as it is over.
+    pub fn drop_context(&mut self, context: u32) {
+        self.flows.retain(|(held, _)| *held != context);
+    }
+
+    /// Whether nothing is held.
+    pub fn is_empty(&self) -> bool {
+        self.flows.is_empty()
+    }
+}
