@@ -1,0 +1,7 @@
+//! The ranks as tasks: each drives one scheduler through time and publishes its events.
+
+mod clock;
+mod rank;
+mod tracked;
+
+pub use rank::{Rank, RankConfig, Submission, Ticket};
