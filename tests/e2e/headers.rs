@@ -46,7 +46,7 @@ fn assert_not_forged(seen: &Seen) {
 #[tokio::test]
 async fn forged_routing_headers_are_replaced() {
     let (mut stack, recorder) = recorded(Options::default()).await;
-    let request = client::json(&stack.envoy.url("/v1/chat/completions"), &prompt::question("mock", 1, 50)).unwrap();
+    let request = client::json(&stack.envoy.url("/v1/chat/completions"), &prompt::question("mock", 1, 50));
     stack.client.send(with_forged_headers(request)).await.unwrap().expect_ok();
     let seen = recorder.only();
     assert_not_forged(&seen);
@@ -59,7 +59,7 @@ async fn forged_routing_headers_are_replaced() {
 async fn other_paths_pass_untouched_but_cannot_choose_a_worker() {
     let (mut stack, recorder) = recorded(Options::default()).await;
     for path in ["/v1/files?purpose=x", "/v1/audio/transcriptions", "/tokenize"] {
-        let mut request = client::json(&stack.envoy.url(path), &prompt::question("mock", 1, 50)).unwrap();
+        let mut request = client::json(&stack.envoy.url(path), &prompt::question("mock", 1, 50));
         request.headers_mut().insert("x-of-the-client", HeaderValue::from_static("kept"));
         stack.client.send(with_forged_headers(request)).await.unwrap().expect_ok();
         let seen = recorder.seen().pop().unwrap();
@@ -75,7 +75,7 @@ async fn other_paths_pass_untouched_but_cannot_choose_a_worker() {
 async fn headers_that_are_not_utf8_arrive_unchanged() {
     let (mut stack, recorder) = recorded(Options::default()).await;
     let odd = HeaderValue::from_bytes(b"caf\xe9 \xff\xfe").unwrap();
-    let mut request = client::json(&stack.envoy.url("/v1/chat/completions"), &prompt::question("mock", 1, 50)).unwrap();
+    let mut request = client::json(&stack.envoy.url("/v1/chat/completions"), &prompt::question("mock", 1, 50));
     for name in ["x-odd", "user-agent", DESTINATION] {
         request.headers_mut().insert(name, odd.clone());
     }

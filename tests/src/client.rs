@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
 use bytes::Bytes;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
@@ -13,6 +12,7 @@ use hyper_util::client::legacy::Client as Pooled;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use serde_json::Value;
+use thiserror::Error;
 
 /// A request body.
 pub type Body = BoxBody<Bytes, Infallible>;
@@ -36,6 +36,22 @@ pub struct Reply {
     pub total: Duration,
 }
 
+/// Why there is no whole answer.
+#[derive(Debug, Error)]
+pub enum Failure {
+    /// Not even headers came.
+    #[error("no answer: {0:?}")]
+    NoAnswer(hyper_util::client::legacy::Error),
+    /// The answer broke off.
+    #[error("broken after {bytes} bytes of the answer: {error}")]
+    Broken {
+        /// Bytes of the body that came.
+        bytes: usize,
+        /// What broke.
+        error: hyper::Error,
+    },
+}
+
 impl Client {
     /// A client with no connections yet.
     pub fn new() -> Self {
@@ -48,14 +64,14 @@ impl Client {
     ///
     /// # Errors
     /// When the connection fails, or breaks before the end of the answer. Any status is an answer.
-    pub async fn send(&self, request: Request<Body>) -> Result<Reply> {
+    pub async fn send(&self, request: Request<Body>) -> Result<Reply, Failure> {
         let start = Instant::now();
-        let response = self.0.request(request).await.context("no answer")?;
+        let response = self.0.request(request).await.map_err(Failure::NoAnswer)?;
         let (head, mut stream) = response.into_parts();
         let mut body = Vec::new();
         let mut first_byte = None;
         while let Some(frame) = stream.frame().await {
-            let frame = frame.with_context(|| format!("broken after {} bytes of the answer", body.len()))?;
+            let frame = frame.map_err(|error| Failure::Broken { bytes: body.len(), error })?;
             if let Ok(data) = frame.into_data() {
                 first_byte.get_or_insert_with(|| start.elapsed());
                 body.extend_from_slice(&data);
@@ -75,16 +91,16 @@ impl Client {
     ///
     /// # Errors
     /// See [`Client::send`].
-    pub async fn get(&self, url: &str) -> Result<Reply> {
-        self.send(Request::get(url).body(full(""))?).await
+    pub async fn get(&self, url: &str) -> Result<Reply, Failure> {
+        self.send(Request::get(url).body(full("")).expect("URL")).await
     }
 
     /// POSTs a JSON document.
     ///
     /// # Errors
     /// See [`Client::send`].
-    pub async fn post(&self, url: &str, document: &Value) -> Result<Reply> {
-        self.send(json(url, document)?).await
+    pub async fn post(&self, url: &str, document: &Value) -> Result<Reply, Failure> {
+        self.send(json(url, document)).await
     }
 }
 
@@ -113,11 +129,8 @@ impl Reply {
 }
 
 /// A POST of a JSON document, for tests that add headers to it.
-///
-/// # Errors
-/// When `url` is not one.
-pub fn json(url: &str, document: &Value) -> Result<Request<Body>> {
-    Ok(Request::post(url).header(CONTENT_TYPE, "application/json").body(full(document.to_string()))?)
+pub fn json(url: &str, document: &Value) -> Request<Body> {
+    Request::post(url).header(CONTENT_TYPE, "application/json").body(full(document.to_string())).expect("URL")
 }
 
 /// A body of known length.

@@ -8,6 +8,7 @@
 //! | [`recorder`] | an engine that only writes down what reaches it |
 //! | [`client`] | HTTP client with timing, trailers and raw header bytes |
 //! | [`prompt`] | prompts of a wanted length, conversations |
+//! | [`traffic`] | steady requests in the background |
 //! | [`replay`] | a trace through Envoy at its own arrival times |
 //! | [`decision`] | what the access log says about a request |
 //! | [`process`], [`scratch`], [`wait`], [`paths`], [`ports`] | processes, folders, polling, where things are |
@@ -33,4 +34,5 @@ pub mod recorder;
 pub mod replay;
 pub mod scratch;
 pub mod stack;
+pub mod traffic;
 pub mod wait;
