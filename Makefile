@@ -78,7 +78,7 @@ fuzz: setup ## Run every fuzz target for a short while
 
 .PHONY: run bench bench-path bench-replay
 run: wasm build ## Envoy, bridge and two simulated engines (or WORKERS="ip:port ...") until Ctrl-C
-	@scripts/run.sh
+	@target/debug/run-local
 
 bench: setup ## Benchmarks of the pure core and of the bridge's ingest
 	cargo bench --package kv-routing --package event-bridge

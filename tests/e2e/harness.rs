@@ -15,7 +15,7 @@ async fn envoy_starts_with_every_variant_of_the_configuration() {
     for options in [Options::default(), Options::without_filter(), Options::round_robin()] {
         let scratch = Scratch::new();
         scratch.replace("eds.json", &json!({"resources": []}).to_string());
-        let envoy = Envoy::start(&scratch, &options).await;
+        let mut envoy = Envoy::start(&scratch, &options).await;
         let reply = Client::new().get(&envoy.url("/nobody-serves-this")).await.unwrap();
         assert_eq!(reply.status, 503);
         let (lines, _) = wait::until("an access-log line", Duration::from_secs(5), || async {

@@ -9,6 +9,10 @@
     reason = "test code: a panic is how a test fails"
 )]
 
+mod degraded;
+mod failures;
 mod harness;
 mod headers;
 mod large;
+mod membership;
+mod routing;

@@ -1,7 +1,7 @@
 //! The event bridge as a process of its own, so that it can be killed.
 
 use std::fs;
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -53,32 +53,46 @@ pub fn write_workers(scratch: &Scratch, workers: &[Worker]) {
     scratch.replace(WORKERS, &json!({"workers": entries}).to_string());
 }
 
-/// Writes the bridge's configuration: one pool named `pool` that serves `model` with the workers of the workers file.
-/// The members of `extra` are added to the pool or replace what it has.
-pub fn write_config(scratch: &Scratch, model: &str, model_dir: Option<&Path>, block_size: u32, extra: &Value) {
-    let mut pool = json!({
-        "name": "pool",
-        "models": [model],
-        "block_size": block_size,
-        "cluster": "workers",
-        "eds_file": scratch.path("eds.json"),
-        "workers_file": WORKERS,
-        "probe": {"interval_ms": 100, "timeout_ms": 1000},
-    });
-    let fields = pool.as_object_mut().expect("object");
-    if let Some(dir) = model_dir {
-        fields.insert("model_dir".into(), json!(dir));
+/// The bridge's configuration: one pool.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Model the pool serves.
+    pub model: String,
+    /// Folder of its tokenizer; `None`: token-id prompts only.
+    pub model_dir: Option<PathBuf>,
+    /// Expected block size; `None`: whatever events say.
+    pub block_size: Option<u32>,
+    /// Members added to the pool; they replace what it has.
+    pub pool: Value,
+    /// Port of the admin listener; `None`: any.
+    pub admin_port: Option<u16>,
+}
+
+impl Config {
+    /// Writes it to `scratch`, with the workers of the workers file there.
+    pub fn write(&self, scratch: &Scratch) {
+        let mut pool = json!({
+            "name": "pool",
+            "models": [self.model],
+            "cluster": "workers",
+            "eds_file": scratch.path("eds.json"),
+            "workers_file": WORKERS,
+            "probe": {"interval_ms": 100, "timeout_ms": 1000},
+        });
+        let fields = pool.as_object_mut().expect("object");
+        fields.extend(self.model_dir.iter().map(|dir| ("model_dir".to_owned(), json!(dir))));
+        fields.extend(self.block_size.iter().map(|size| ("block_size".to_owned(), json!(size))));
+        fields.extend(self.pool.as_object().expect("object").clone());
+        let admin = self.admin_port.unwrap_or_else(ports::free);
+        scratch.replace(ADMIN_PORT, &admin.to_string());
+        let config = json!({
+            "envoys": [{"name": "envoy", "endpoint": format!("unix:{}", scratch.path("ingest.sock").display())}],
+            "admin": {"listen": format!("127.0.0.1:{admin}")},
+            "log": {"filter": "info,event_bridge=debug"},
+            "pools": [pool],
+        });
+        scratch.replace(CONFIG, &config.to_string());
     }
-    fields.extend(extra.as_object().expect("object").clone());
-    let admin = ports::free();
-    scratch.replace(ADMIN_PORT, &admin.to_string());
-    let config = json!({
-        "envoys": [{"name": "envoy", "endpoint": format!("unix:{}", scratch.path("ingest.sock").display())}],
-        "admin": {"listen": format!("127.0.0.1:{admin}")},
-        "log": {"filter": "info,event_bridge=debug"},
-        "pools": [pool],
-    });
-    scratch.replace(CONFIG, &config.to_string());
 }
 
 impl Bridge {
@@ -136,6 +150,11 @@ impl Bridge {
         series.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
     }
 
+    /// Fails the test when it has ended by itself.
+    pub fn expect_running(&mut self) {
+        self.process.expect_running();
+    }
+
     /// Its process id.
     pub fn id(&self) -> u32 {
         self.process.id().expect("the bridge runs")
@@ -147,12 +166,12 @@ impl Bridge {
     }
 
     /// Ends it in order.
-    pub async fn stop(mut self) {
+    pub async fn stop(&mut self) {
         self.process.stop().await;
     }
 
     /// Ends it at once.
-    pub async fn kill(mut self) {
+    pub async fn kill(&mut self) {
         self.process.kill().await;
     }
 }

@@ -5,16 +5,20 @@ use serde::Deserialize;
 /// One access-log line of the checked-in configurations.
 #[derive(Clone, Debug)]
 pub struct LogLine {
+    /// Path and query.
+    pub path: String,
     /// HTTP status.
     pub status: u16,
+    /// From the first byte of the request to the last of the answer.
+    pub millis: u32,
     /// Upstream attempts.
     pub attempts: u32,
     /// Host that answered, `ip:port`.
     pub upstream: String,
+    /// Cached prompt tokens by the engine's own report, where the filter saw one.
+    pub cached: Option<u64>,
     /// The filter's decision; `None` on requests it did not route.
     pub decision: Option<Decision>,
-    /// Why it left an inference request to Envoy's balancer: the end of a counter's name, `no_manifest` for example.
-    pub unrouted: Option<String>,
 }
 
 /// The filter's explanation of a decision; see `kv_routing::policy::Explanation`.
@@ -98,19 +102,18 @@ impl LogLine {
             let value = fields.split(' ').find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
             value.unwrap_or_else(|| panic!("no {name}= in {line}"))
         };
-        let number = |name: &str| field(name).parse().unwrap_or_else(|_| panic!("{name} is no number in {line}"));
-        let state: Option<serde_json::Value> = (decision != "-")
+        let number =
+            |name: &str| field(name).parse::<u32>().unwrap_or_else(|_| panic!("{name} is no number in {line}"));
+        let decision = (decision != "-")
             .then(|| serde_json::from_str(decision).unwrap_or_else(|error| panic!("{error} in {decision}")));
-        let unrouted = state.as_ref().and_then(|state| Some(state.get("unrouted")?.as_str()?.to_owned()));
-        let decision = state
-            .filter(|_| unrouted.is_none())
-            .map(|state| serde_json::from_value(state).unwrap_or_else(|error| panic!("{error} in {decision}")));
         Self {
+            path: field("path").to_owned(),
+            millis: number("ms"),
             status: u16::try_from(number("status")).expect("status"),
             attempts: number("attempts"),
+            cached: (field("cached") != "-").then(|| number("cached").into()),
             upstream: field("upstream").to_owned(),
             decision,
-            unrouted,
         }
     }
 }

@@ -26,11 +26,13 @@ pub struct Options {
     pub edits: Vec<(String, String)>,
     /// Worker threads.
     pub concurrency: u32,
+    /// Ports as the configuration has them, instead of ports chosen by the kernel.
+    pub fixed_ports: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { config: "envoy.yaml", edits: Vec::new(), concurrency: 2 }
+        Self { config: "envoy.yaml", edits: Vec::new(), concurrency: 2, fixed_ports: false }
     }
 }
 
@@ -66,7 +68,6 @@ pub struct Envoy {
 
 impl Envoy {
     /// Starts Envoy in `scratch`, where the ingest socket and the EDS file lie too, and waits until it is ready.
-    /// Ports are chosen by the kernel.
     pub async fn start(scratch: &Scratch, options: &Options) -> Self {
         let config = scratch.path("envoy.yaml");
         fs::write(&config, configuration(scratch.dir(), options)).expect("write configuration");
@@ -108,6 +109,11 @@ impl Envoy {
         self.process.output().lines().filter(|line| line.contains(" kv=")).map(str::to_owned).collect()
     }
 
+    /// File with everything Envoy has printed, its access log too.
+    pub fn log(&self) -> &Path {
+        self.process.log()
+    }
+
     /// Everything Envoy has printed.
     pub fn output(&self) -> String {
         self.process.output()
@@ -124,12 +130,12 @@ impl Envoy {
     }
 
     /// Ends it in order.
-    pub async fn stop(mut self) {
+    pub async fn stop(&mut self) {
         self.process.stop().await;
     }
 
     /// Ends it at once.
-    pub async fn kill(mut self) {
+    pub async fn kill(&mut self) {
         self.process.kill().await;
     }
 }
@@ -139,16 +145,16 @@ fn configuration(dir: &Path, options: &Options) -> String {
     let source = paths::repository().join("envoy").join(options.config);
     let mut text = fs::read_to_string(&source).unwrap_or_else(|error| panic!("{}: {error}", source.display()));
     let wasm = paths::filter_wasm();
-    let local = [
-        ("/etc/kv-router/filter.wasm", wasm.to_str().expect("UTF-8 path")),
-        ("/run/kv-router/", &format!("{}/", dir.display())),
-        ("port_value: 10000", "port_value: 0"),
-        ("port_value: 9901", "port_value: 0"),
-    ];
-    let edits = options.edits.iter().map(|(from, to)| (from.as_str(), to.as_str()));
-    for (from, to) in edits.chain(local) {
-        assert!(text.contains(from), "{} does not contain {from:?}", source.display());
-        text = text.replace(from, to);
+    let mut edits = options.edits.clone();
+    edits.push(("/etc/kv-router/filter.wasm".into(), wasm.display().to_string()));
+    edits.push(("/run/kv-router/".into(), format!("{}/", dir.display())));
+    if !options.fixed_ports {
+        edits.push(("port_value: 10000".into(), "port_value: 0".into()));
+        edits.push(("port_value: 9901".into(), "port_value: 0".into()));
+    }
+    for (from, to) in &edits {
+        assert!(text.contains(from.as_str()), "{} does not contain {from:?}", source.display());
+        text = text.replace(from.as_str(), to);
     }
     text
 }

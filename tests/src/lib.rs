@@ -25,6 +25,7 @@
 pub mod bridge;
 pub mod client;
 pub mod decision;
+pub mod engine;
 pub mod envoy;
 pub mod paths;
 pub mod ports;

@@ -33,6 +33,11 @@ impl Process {
         String::from_utf8_lossy(&fs::read(&self.log).expect("log")).into_owned()
     }
 
+    /// Where that is written.
+    pub fn log(&self) -> &Path {
+        &self.log
+    }
+
     /// Its process id, while it runs.
     pub fn id(&self) -> Option<u32> {
         self.child.id()
@@ -48,8 +53,11 @@ impl Process {
         assert!(self.is_running(), "{} ended by itself:\n{}", self.name, tail(&self.output()));
     }
 
-    /// Asks it to end (SIGTERM) and waits.
+    /// Asks it to end (SIGTERM), unless it has ended already, and waits.
     pub async fn stop(&mut self) {
+        if !self.is_running() {
+            return;
+        }
         self.signal("-TERM").await;
         let ended = tokio::time::timeout(STOP_LIMIT, self.child.wait()).await;
         ended.unwrap_or_else(|_| panic!("{} did not end within {STOP_LIMIT:?} of SIGTERM", self.name)).expect("wait");

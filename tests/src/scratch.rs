@@ -7,30 +7,41 @@ use tempfile::TempDir;
 
 use crate::paths;
 
-/// The folder; removed when dropped. It lies in the system's temporary folder, because the path of a Unix socket may
-/// not be longer than about a hundred bytes.
+/// The folder. A test's is removed when dropped; it lies in the system's temporary folder, because the path of a Unix
+/// socket may not be longer than about a hundred bytes.
 #[derive(Debug)]
 pub struct Scratch {
     name: String,
-    dir: TempDir,
+    dir: PathBuf,
+    /// Removes the folder.
+    temporary: Option<TempDir>,
 }
 
 impl Scratch {
     /// A new folder. Logs of a failed test are kept under its name, which is the name of the test's thread.
     pub fn new() -> Self {
         let name = std::thread::current().name().unwrap_or("unnamed").replace("::", "-");
-        let dir = tempfile::Builder::new().prefix("kvr-").tempdir().expect("temporary folder");
-        Self { name, dir }
+        let temporary = tempfile::Builder::new().prefix("kvr-").tempdir().expect("temporary folder");
+        Self { name, dir: temporary.path().to_owned(), temporary: Some(temporary) }
+    }
+
+    /// A folder that stays, emptied first.
+    pub fn at(dir: PathBuf) -> Self {
+        if dir.exists() {
+            fs::remove_dir_all(&dir).unwrap_or_else(|error| panic!("cannot empty {}: {error}", dir.display()));
+        }
+        fs::create_dir_all(&dir).unwrap_or_else(|error| panic!("cannot make {}: {error}", dir.display()));
+        Self { name: "run".into(), dir, temporary: None }
     }
 
     /// Path of a file in the folder.
     pub fn path(&self, file: &str) -> PathBuf {
-        self.dir.path().join(file)
+        self.dir.join(file)
     }
 
     /// The folder itself.
     pub fn dir(&self) -> &Path {
-        self.dir.path()
+        &self.dir
     }
 
     /// Writes a file as a deployment tool would: all at once, by rename.
@@ -43,7 +54,7 @@ impl Scratch {
     fn keep_logs(&self) -> std::io::Result<PathBuf> {
         let kept = paths::failure_logs().join(&self.name);
         fs::create_dir_all(&kept)?;
-        for entry in fs::read_dir(self.dir.path())? {
+        for entry in fs::read_dir(&self.dir)? {
             let entry = entry?;
             if entry.file_type()?.is_file() {
                 fs::copy(entry.path(), kept.join(entry.file_name()))?;
@@ -61,7 +72,7 @@ impl Default for Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if std::thread::panicking() && self.temporary.is_some() {
             match self.keep_logs() {
                 Ok(kept) => println!("logs and configurations: {}", kept.display()),
                 Err(error) => println!("logs of {} are lost: {error}", self.name),

@@ -63,8 +63,14 @@ impl Stack {
         let scratch = Scratch::new();
         scratch.replace("eds.json", &json!({"resources": []}).to_string());
         bridge::write_workers(&scratch, workers);
-        let model_dir = options.family.map(paths::model_dir);
-        bridge::write_config(&scratch, &options.model, model_dir.as_deref(), options.block_size, &options.pool);
+        let config = bridge::Config {
+            model: options.model.clone(),
+            model_dir: options.family.map(paths::model_dir),
+            block_size: Some(options.block_size),
+            pool: options.pool.clone(),
+            admin_port: None,
+        };
+        config.write(&scratch);
         let (envoy, bridge) = tokio::join!(Envoy::start(&scratch, &options.envoy), Bridge::launch(&scratch));
         let mut stack = Self { client: Client::new(), envoy, bridge, scratch, options, log_lines: 0 };
         stack.settle(workers.len()).await;
@@ -109,6 +115,17 @@ impl Stack {
     pub async fn next_decision(&mut self) -> Decision {
         let line = self.next_line().await;
         line.decision.unwrap_or_else(|| panic!("not routed: status {} by {}", line.status, line.upstream))
+    }
+
+    /// Passes over the lines of `count` requests that a test sent by other means.
+    pub async fn skip_lines(&mut self, count: usize) {
+        self.next_lines(count).await;
+    }
+
+    /// Kills Envoy and starts it again on the same configuration, with a new port and nothing in its memory.
+    pub async fn restart_envoy(&mut self) {
+        self.envoy.kill().await;
+        self.envoy = Envoy::start(&self.scratch, &self.options.envoy).await;
     }
 
     /// All access-log lines that were not asked for yet, once there are `count` of them.

@@ -1,6 +1,5 @@
 //! Polling: tests wait for what they need to see, never for an amount of time.
 
-use std::future::Future;
 use std::time::{Duration, Instant};
 
 const PERIOD: Duration = Duration::from_millis(5);
@@ -9,11 +8,7 @@ const PERIOD: Duration = Duration::from_millis(5);
 ///
 /// # Panics
 /// After `limit`, naming `what`.
-pub async fn until<T, F: Future<Output = Option<T>>>(
-    what: &str,
-    limit: Duration,
-    mut probe: impl FnMut() -> F,
-) -> (T, Duration) {
+pub async fn until<T>(what: &str, limit: Duration, mut probe: impl AsyncFnMut() -> Option<T>) -> (T, Duration) {
     let start = Instant::now();
     loop {
         if let Some(value) = probe().await {

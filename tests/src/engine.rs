@@ -1,0 +1,77 @@
+//! Simulated engines with a real KV cache and real events, in the test's own process.
+
+use std::sync::{Arc, OnceLock};
+
+use mock_engine::{EngineConfig, MockEngine, Model, ModelSource, Speed};
+
+use crate::bridge::Worker;
+use crate::client::Client;
+use crate::paths;
+
+/// Fast enough that tests wait for the router and not for the engine.
+const FAST: Speed = Speed { prefill_tokens_per_s: 1_000_000.0, decode_ms_per_token: 0.5, speedup: 1.0 };
+
+/// A running engine. Dropping it is like killing the process: every socket closes.
+#[derive(Debug)]
+pub struct Engine {
+    engine: MockEngine,
+    client: Client,
+}
+
+/// What the tests start, unless they say otherwise: Qwen3's tokenizer and template, blocks of 16 tokens, no waiting.
+pub fn config() -> EngineConfig {
+    EngineConfig { num_blocks: 20_000, speed: FAST, ..EngineConfig::new(ModelSource::Loaded(qwen3())) }
+}
+
+/// Loaded once for all engines of the test process.
+fn qwen3() -> Arc<Model> {
+    static MODEL: OnceLock<Arc<Model>> = OnceLock::new();
+    MODEL.get_or_init(|| Arc::new(Model::load(&paths::model_dir("qwen3")).expect("model folder"))).clone()
+}
+
+impl Engine {
+    /// Starts one.
+    pub async fn start(config: EngineConfig) -> Self {
+        let engine = MockEngine::start(config).await.expect("engine");
+        Self { engine, client: Client::new() }
+    }
+
+    /// Starts several with the same configuration, on ports of their own.
+    pub async fn start_many(count: usize, config: &EngineConfig) -> Vec<Self> {
+        let mut engines = Vec::with_capacity(count);
+        for _ in 0..count {
+            engines.push(Self::start(config.clone()).await);
+        }
+        engines
+    }
+
+    /// `ip:port`.
+    pub fn address(&self) -> String {
+        self.engine.http_addr().to_string()
+    }
+
+    /// URL of one of its paths.
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.engine.http_addr())
+    }
+
+    /// How the workers file names it.
+    pub fn worker(&self) -> Worker {
+        let endpoint = self.engine.events_endpoint().expect("events are on");
+        let replay = self.engine.replay_endpoint().expect("replay is on");
+        Worker { address: self.address(), events: Some((endpoint.to_owned(), replay.to_owned())) }
+    }
+
+    /// Generation requests it has answered.
+    pub async fn requests(&self) -> u64 {
+        let text = self.client.get(&self.url("/metrics")).await.expect("engine").expect_ok().text();
+        let series =
+            text.lines().filter(|line| line.starts_with("http_requests_total") && line.contains("completions"));
+        series.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>() as u64
+    }
+
+    /// Dies: what is in flight breaks off, nothing is said any more.
+    pub fn die(self) {
+        self.engine.stop();
+    }
+}
