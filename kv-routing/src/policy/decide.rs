@@ -12,13 +12,15 @@
 //! (Envoy)    the caller leaves the request to Envoy's own load balancer
 //! ```
 
+mod choice;
+mod price;
+
+pub(super) use choice::choice;
+pub(super) use price::{Priced, Rated, Terms, price_all, rate};
+
 use thiserror::Error;
 
-use super::cost::cached_tokens;
-use super::{
-    BridgeSilence, CostInput, CostParts, CostWeights, CreditedOverlap, Phase, Rng, TargetLoad, bounded_order, eligible,
-    pick, price, trust,
-};
+use super::{BridgeSilence, CostParts, CostWeights, Phase, Rng, TargetLoad, bounded_order, eligible, pick};
 use crate::block::BlockSize;
 use crate::index::{Overlap, Overlaps};
 use crate::wire::{SourceState, TargetEntry, UnixMillis};
@@ -80,6 +82,8 @@ pub enum Rung {
     PrefixHash,
     /// Load alone.
     Load,
+    /// Not by the ladder: the policy's mode says how.
+    Mode,
 }
 
 impl Rung {
@@ -90,6 +94,7 @@ impl Rung {
             Self::Predicted => "predicted",
             Self::PrefixHash => "prefix_hash",
             Self::Load => "load",
+            Self::Mode => "mode",
         }
     }
 }
@@ -123,25 +128,25 @@ pub struct NoTarget {
     pub targets: u32,
 }
 
-struct Priced<'a> {
-    position: u32,
-    target: &'a TargetEntry,
-    requests: f64,
-    state: SourceState,
-    overlap: Overlap,
-    cost: CostParts,
-    cached: f64,
-}
-
 /// Chooses a target.
 ///
 /// # Errors
 /// [`NoTarget`] when the request should be left to Envoy's load balancer.
 pub fn decide(situation: &Situation<'_>, ladder: &Ladder, rng: &mut impl Rng) -> Result<Choice, NoTarget> {
-    let candidates = eligible(situation.targets, situation.phase);
-    let rated = rate(situation, &candidates);
+    let rated = rate(situation, &eligible(situation.targets, situation.phase));
+    descend(situation, ladder, &Terms::of(&ladder.weights), rated, rng)
+}
+
+/// Takes the first rung that what is known allows, among `rated` targets.
+pub(super) fn descend(
+    situation: &Situation<'_>,
+    ladder: &Ladder,
+    terms: &Terms<'_>,
+    rated: Vec<Rated<'_>>,
+    rng: &mut impl Rng,
+) -> Result<Choice, NoTarget> {
     let rung = rung(situation, &rated);
-    let priced = price_all(situation, ladder, rung, rated);
+    let priced = price_all(situation, terms, rung, rated);
     let order = match (rung, situation.prefix) {
         (Rung::PrefixHash, Some(key)) => {
             let loads: Vec<_> = priced.iter().map(|priced| (priced.target.id, priced.requests)).collect();
@@ -152,31 +157,12 @@ pub fn decide(situation: &Situation<'_>, ladder: &Ladder, rng: &mut impl Rng) ->
             pick(&costs, ladder.weights.temperature, rng).order
         }
     };
-    choice(situation, ladder, rung, &priced, &order)
+    choice(situation, ladder.endpoints, rung, &priced, &order)
         .ok_or(NoTarget { targets: u32::try_from(situation.targets.len()).unwrap_or(u32::MAX) })
 }
 
-/// A candidate with what is believed about it, before it has a price.
-struct Rated<'a> {
-    position: u32,
-    target: &'a TargetEntry,
-    load: TargetLoad,
-    state: SourceState,
-    trust: f64,
-}
-
-fn rate<'a>(situation: &Situation<'a>, candidates: &[u32]) -> Vec<Rated<'a>> {
-    let rate = |position: u32| {
-        let at = position as usize;
-        let target = situation.targets.get(at)?;
-        let load = situation.loads.get(at).copied().unwrap_or_default();
-        let (state, trust) = trust(target, situation.silence, situation.stale_decay_ms, situation.now);
-        Some(Rated { position, target, load, state, trust })
-    };
-    candidates.iter().filter_map(|position| rate(*position)).collect()
-}
-
-fn rung(situation: &Situation<'_>, rated: &[Rated<'_>]) -> Rung {
+/// The rung that what is known of `rated` targets allows.
+pub(super) fn rung(situation: &Situation<'_>, rated: &[Rated<'_>]) -> Rung {
     let predicted = || rated.iter().any(|rated| situation.predicted.get(rated.target.slot).total() > 0);
     if situation.has_chain && rated.iter().any(|rated| rated.trust > 0.0) {
         Rung::Exact
@@ -187,65 +173,6 @@ fn rung(situation: &Situation<'_>, rated: &[Rated<'_>]) -> Rung {
     } else {
         Rung::Load
     }
-}
-
-fn price_all<'a>(situation: &Situation<'_>, ladder: &Ladder, rung: Rung, rated: Vec<Rated<'a>>) -> Vec<Priced<'a>> {
-    let min_prefill_tokens = rated.iter().map(|rated| rated.load.prefill_tokens).min().unwrap_or(0);
-    let blocks = situation.prompt_tokens.div_ceil(situation.block_size.tokens());
-    let price_one = |rated: Rated<'a>| {
-        let Rated { position, target, load, state, trust } = rated;
-        let (overlap, factor) = match rung {
-            Rung::Exact | Rung::Predicted if trust > 0.0 => (situation.overlaps.get(target.slot), trust),
-            Rung::Exact | Rung::Predicted => (situation.predicted.get(target.slot), 1.0),
-            Rung::PrefixHash | Rung::Load => (Overlap::default(), 0.0),
-        };
-        let input = CostInput {
-            prompt_tokens: situation.prompt_tokens,
-            block_size: situation.block_size,
-            prefill_tokens: load.prefill_tokens,
-            min_prefill_tokens,
-            decode_blocks: load.decode_blocks,
-            new_decode_blocks: f64::from(blocks.saturating_sub(load.shared_blocks)),
-            requests: load.requests,
-            overlap: CreditedOverlap::new(overlap, factor),
-        };
-        let cost = price(&ladder.weights, &input);
-        let cached = cached_tokens(&ladder.weights, &input);
-        Priced { position, target, requests: load.requests, state, overlap, cost, cached }
-    };
-    rated.into_iter().map(price_one).collect()
-}
-
-fn choice(
-    situation: &Situation<'_>,
-    ladder: &Ladder,
-    rung: Rung,
-    priced: &[Priced<'_>],
-    order: &[u32],
-) -> Option<Choice> {
-    let mut ranked = order.iter().filter_map(|position| priced.get(*position as usize));
-    let best = ranked.clone().next()?;
-    let runner_up = ranked.clone().nth(1).map(|priced| (priced.position, priced.cost.total));
-    let mut endpoints: Vec<&str> = Vec::new();
-    let mut named = Vec::new();
-    while named.len() < usize::from(ladder.endpoints.max(1)) {
-        let Some(next) = ranked.next() else { break };
-        if !endpoints.contains(&next.target.endpoint.as_str()) {
-            endpoints.push(&next.target.endpoint);
-            named.push(next.position);
-        }
-    }
-    let uncached = (f64::from(situation.prompt_tokens) - best.cached).max(0.0);
-    Some(Choice {
-        target: best.position,
-        order: named,
-        rung,
-        state: best.state,
-        overlap: best.overlap,
-        cost: best.cost,
-        runner_up,
-        prefill_tokens: uncached as u64,
-    })
 }
 
 #[cfg(test)]

@@ -39,7 +39,15 @@ fn standing(health: Health) -> Option<u8> {
 /// Health goes first: while one fit target is healthy, only healthy ones are returned, whatever their role; then not
 /// yet probed ones; draining ones only when there is nothing else; unhealthy ones never. Among those the best-fitting role wins.
 pub fn eligible(targets: &[TargetEntry], phase: Phase) -> Vec<u32> {
-    let grade = |target: &TargetEntry| Some((standing(target.health)?, phase.fitness(target.role)?));
+    eligible_where(targets, phase, |_| true)
+}
+
+/// As [`eligible`], among the targets that satisfy `may`.
+pub(super) fn eligible_where(targets: &[TargetEntry], phase: Phase, may: impl Fn(&TargetEntry) -> bool) -> Vec<u32> {
+    let grade = |target: &TargetEntry| {
+        let grade = (standing(target.health)?, phase.fitness(target.role)?);
+        may(target).then_some(grade)
+    };
     let Some(best) = targets.iter().filter_map(grade).min() else {
         return Vec::new();
     };

@@ -14,6 +14,8 @@
 //! | `pick` | cheapest or softmax, ties uniform |
 //! | `prefix_hash` | bounded-load hashing when there is nothing better |
 //! | `decide` | the ladder: one decision from everything above |
+//! | `route` | a request through its policy: modes, thresholds, overload |
+//! | `session` | where sessions were served last |
 //! | `explain` | a decision in one line of JSON |
 //! | `document` | the compiled policy document: rules, policies, shadow |
 //! | `program` | cost expressions as the filter runs them |
@@ -30,6 +32,8 @@ mod pick;
 mod prefix_hash;
 pub mod program;
 mod rng;
+mod route;
+pub mod session;
 mod trust;
 mod weights;
 
@@ -43,5 +47,6 @@ pub use outside::{OutsideLoad, PEAK_WINDOW_MS, Peaks};
 pub use pick::{Pick, pick};
 pub use prefix_hash::{PREFIX_TOKENS, bounded_order, prefix_key};
 pub use rng::{Rng, SplitMix64};
+pub use route::{Hints, Outcome, PassReason, Refusal, route};
 pub use trust::{BridgeSilence, trust};
 pub use weights::{CostWeights, WeightError};

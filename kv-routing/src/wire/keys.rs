@@ -59,3 +59,8 @@ mod tests {
         }
     }
 }
+
+/// One bucket of remembered sessions (see [`crate::policy::session`]); written by VMs.
+pub fn sessions(bucket: u32) -> String {
+    format!("kv/sessions/{bucket}")
+}
