@@ -37,6 +37,8 @@ counters! {
     RungPrefixHash = "rung.prefix_hash",
     /// Routed by load alone.
     RungLoad = "rung.load",
+    /// Routed as the mode of the policy says, without regard to cost.
+    RungMode = "rung.mode",
     /// Routed while the bridge was silent, so every source counted as stale.
     RoutedStale = "routed_stale",
 

@@ -101,6 +101,7 @@ fn count(vm: &Vm, host: &impl Host, prompt: &Prompt, choice: &Choice) {
             Rung::Predicted => Counter::RungPredicted,
             Rung::PrefixHash => Counter::RungPrefixHash,
             Rung::Load => Counter::RungLoad,
+            Rung::Mode => Counter::RungMode,
         },
     );
     if let Some(Predicted { tokens, .. }) = predicted(prompt, choice) {

@@ -37,6 +37,11 @@ pub fn load_row(row: u32) -> String {
     format!("kv/load/{row}")
 }
 
+/// One bucket of remembered sessions (see [`crate::policy::session`]); written by VMs.
+pub fn sessions(bucket: u32) -> String {
+    format!("kv/sessions/{bucket}")
+}
+
 /// Whether the bridge may write `key`. Load rows and their count belong to the VMs.
 pub fn is_bridge_key(key: &str) -> bool {
     key == MANIFEST
@@ -54,13 +59,8 @@ mod tests {
         {
             assert!(is_bridge_key(&key), "{key}");
         }
-        for key in [ROWS.to_owned(), load_row(0), "kv/".to_owned(), "other".to_owned()] {
+        for key in [ROWS.to_owned(), load_row(0), sessions(1), "kv/".to_owned(), "other".to_owned()] {
             assert!(!is_bridge_key(&key), "{key}");
         }
     }
-}
-
-/// One bucket of remembered sessions (see [`crate::policy::session`]); written by VMs.
-pub fn sessions(bucket: u32) -> String {
-    format!("kv/sessions/{bucket}")
 }
