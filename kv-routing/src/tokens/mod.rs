@@ -1,5 +1,7 @@
 //! Prompt to tokens to block hashes: template, tokenizer, segment cache behind one facade.
 
+pub mod template;
+
 use thiserror::Error;
 
 use crate::block::{BlockSize, HashSeed, SequenceHash, TokenId};

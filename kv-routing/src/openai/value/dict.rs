@@ -90,6 +90,12 @@ pub struct DictBuilder {
     entries: Vec<(Value, Value)>,
 }
 
+impl From<&Dict> for DictBuilder {
+    fn from(dict: &Dict) -> Self {
+        Self { entries: dict.entries.clone() }
+    }
+}
+
 impl DictBuilder {
     /// Adds an entry; `key` must be a string.
     pub fn insert(&mut self, key: Value, value: Value) {

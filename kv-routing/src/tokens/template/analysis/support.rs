@@ -1,0 +1,159 @@
+//! What a template may not use, since it would not render as in Python. Every rule is written down here, so that a
+//! template is refused when its model is loaded and never found out at a request.
+//!
+//! Filters, tests and methods that Jinja does not have either are let through: the engine fails on them as well.
+
+use std::collections::BTreeSet;
+
+use minijinja::machinery::ast::{BinOpKind, CallArg, CallType, Expr, Stmt};
+
+use super::nodes::{Node, walk};
+use crate::tokens::template::error::TemplateError;
+
+/// Filters of Jinja that are not here.
+const FILTERS: &[&str] = &[
+    "center",
+    "escape",
+    "e",
+    "filesizeformat",
+    "forceescape",
+    "pprint",
+    "random",
+    "striptags",
+    "truncate",
+    "urlencode",
+    "urlize",
+    "wordcount",
+    "wordwrap",
+    "xmlattr",
+];
+
+/// Functions of Jinja that are not here.
+const FUNCTIONS: &[&str] = &["cycler", "joiner", "lipsum"];
+
+/// Methods of Python's strings, lists, dicts and numbers that are not here.
+const METHODS: &[&str] = &[
+    "as_integer_ratio",
+    "bit_length",
+    "conjugate",
+    "decode",
+    "encode",
+    "expandtabs",
+    "format_map",
+    "fromkeys",
+    "hex",
+    "is_integer",
+    "isidentifier",
+    "isprintable",
+    "istitle",
+    "maketrans",
+    "to_bytes",
+    "translate",
+];
+
+/// Methods whose positions (`start`, `end`) are not here.
+const WITHOUT_POSITIONS: &[&str] = &["startswith", "endswith", "find", "rfind", "index", "rindex", "count"];
+
+/// The first thing that is not supported.
+pub(super) fn check(root: &Stmt<'_>, source: &str) -> Result<(), TemplateError> {
+    let safe_names = safe_names(root);
+    let mut found: Option<(String, u32)> = None;
+    walk(Node::Stmt(root), &mut |node| {
+        if found.is_none() {
+            found = problem(node, &safe_names).map(|what| (what, line(node)));
+        }
+    });
+    if found.is_none() && source.contains("varargs") {
+        found = Some(("`varargs`".to_owned(), 0));
+    }
+    match found {
+        Some((what, line)) => Err(TemplateError::Unsupported { what, line }),
+        None => Ok(()),
+    }
+}
+
+fn line(node: Node<'_, '_>) -> u32 {
+    match node {
+        Node::Expr(expr) => u32::from(expr.span().start_line),
+        Node::Stmt(Stmt::AutoEscape(node)) => u32::from(node.span().start_line),
+        Node::Stmt(Stmt::Include(node)) => u32::from(node.span().start_line),
+        Node::Stmt(Stmt::Import(node)) => u32::from(node.span().start_line),
+        Node::Stmt(Stmt::FromImport(node)) => u32::from(node.span().start_line),
+        Node::Stmt(Stmt::Extends(node)) => u32::from(node.span().start_line),
+        Node::Stmt(Stmt::Block(node)) => u32::from(node.span().start_line),
+        Node::Stmt(_) => 0,
+    }
+}
+
+fn problem(node: Node<'_, '_>, safe_names: &BTreeSet<&str>) -> Option<String> {
+    match node {
+        Node::Stmt(Stmt::AutoEscape(_)) => Some("`autoescape`".to_owned()),
+        Node::Stmt(Stmt::Include(_) | Stmt::Import(_) | Stmt::FromImport(_) | Stmt::Extends(_)) => {
+            Some("other templates".to_owned())
+        }
+        Node::Stmt(Stmt::Block(_)) => Some("`block`".to_owned()),
+        Node::Expr(Expr::Filter(filter)) if FILTERS.contains(&filter.name) => Some(format!("filter `{}`", filter.name)),
+        Node::Expr(Expr::Call(call)) => match call.identify_call() {
+            CallType::Function(name) if FUNCTIONS.contains(&name) => Some(format!("function `{name}`")),
+            CallType::Method(_, name) if METHODS.contains(&name) => Some(format!("method `{name}`")),
+            CallType::Method(_, name) if WITHOUT_POSITIONS.contains(&name) && call.args.len() > 1 => {
+                Some(format!("positions in `{name}`"))
+            }
+            CallType::Method(subject, "format") => format_problem(subject, &call.args),
+            _ => None,
+        },
+        Node::Expr(Expr::BinOp(op)) => match op.op {
+            BinOpKind::Rem if is_text(&op.left) => Some("`%` on a string".to_owned()),
+            BinOpKind::Add if is_safe(&op.left, safe_names) || is_safe(&op.right, safe_names) => {
+                Some("`safe` text in an addition, which Jinja escapes".to_owned())
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn is_text(expr: &Expr<'_>) -> bool {
+    matches!(expr, Expr::Const(constant) if constant.value.as_str().is_some())
+}
+
+/// Format strings must be known and without specifications.
+fn format_problem(subject: &Expr<'_>, _args: &[CallArg<'_>]) -> Option<String> {
+    let Expr::Const(constant) = subject else { return None };
+    let template = constant.value.as_str()?;
+    let fields = template.split('{').skip(1).filter_map(|field| field.split('}').next());
+    fields.into_iter().any(|field| field.contains(':')).then(|| "format specifications".to_owned())
+}
+
+/// Whether an expression may be marked as safe: the filter's result, or a variable that was given one.
+fn is_safe(expr: &Expr<'_>, safe_names: &BTreeSet<&str>) -> bool {
+    match expr {
+        Expr::Filter(filter) => match filter.name {
+            "safe" => true,
+            // These keep the mark of what they are applied to.
+            "trim" | "string" | "upper" | "lower" | "default" | "indent" | "replace" => {
+                filter.expr.as_ref().is_some_and(|inner| is_safe(inner, safe_names))
+            }
+            _ => false,
+        },
+        Expr::Var(var) => safe_names.contains(var.id),
+        Expr::IfExpr(node) => {
+            is_safe(&node.true_expr, safe_names)
+                || node.false_expr.as_ref().is_some_and(|other| is_safe(other, safe_names))
+        }
+        _ => false,
+    }
+}
+
+fn safe_names<'a>(root: &Stmt<'a>) -> BTreeSet<&'a str> {
+    let mut names = BTreeSet::new();
+    walk(Node::Stmt(root), &mut |node| {
+        if let Node::Stmt(Stmt::Set(set)) = node
+            && let Expr::Var(target) = &set.target
+            && is_safe(&set.expr, &names)
+        {
+            names.insert(target.id);
+        }
+    });
+    names
+}

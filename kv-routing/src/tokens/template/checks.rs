@@ -1,0 +1,38 @@
+//! Jinja tests (`x is iterable`) where Python's notion differs from minijinja's.
+
+use minijinja::Value;
+use minijinja::value::ValueKind;
+
+/// Strings, lists, dicts and undefined values; not none, unlike in minijinja.
+pub(super) fn is_iterable(value: &Value) -> bool {
+    !value.is_none() && value.try_iter().is_ok()
+}
+
+/// What has a length and items: strings and dicts too.
+pub(super) fn is_sequence(value: &Value) -> bool {
+    match value.kind() {
+        ValueKind::String | ValueKind::Seq | ValueKind::Map | ValueKind::Undefined => true,
+        ValueKind::Iterable => value.len().is_some(),
+        _ => false,
+    }
+}
+
+/// Booleans are numbers.
+pub(super) fn is_number(value: &Value) -> bool {
+    matches!(value.kind(), ValueKind::Number | ValueKind::Bool)
+}
+
+/// Functions and macros; not implemented by minijinja.
+pub(super) fn is_callable(value: &Value) -> bool {
+    value.kind() == ValueKind::Plain
+}
+
+/// Every cased character is lower case, and there is one.
+pub(super) fn is_lower(value: &Value) -> bool {
+    super::methods::is_cased(&super::filters::text(value), char::is_lowercase, char::is_uppercase)
+}
+
+/// Every cased character is upper case, and there is one.
+pub(super) fn is_upper(value: &Value) -> bool {
+    super::methods::is_cased(&super::filters::text(value), char::is_uppercase, char::is_lowercase)
+}

@@ -1,0 +1,128 @@
+//! Template files of a model directory to a [`TemplateConfig`].
+
+use minijinja::Value;
+
+use super::analysis;
+use super::config::{RequestedFormat, TemplateConfig};
+use super::error::TemplateError;
+use crate::openai::json::to_value;
+use crate::openai::value::Dict;
+
+/// The files of a model directory that say how prompts are built, as bytes; those that are not there are none.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ModelFiles<'a> {
+    /// `config.json`: the model type.
+    pub config: Option<&'a [u8]>,
+    /// `tokenizer_config.json`: special tokens, and the template in older models.
+    pub tokenizer_config: Option<&'a [u8]>,
+    /// `chat_template.jinja`.
+    pub chat_template: Option<&'a [u8]>,
+    /// `chat_template.json`, as older multimodal models have it.
+    pub chat_template_json: Option<&'a [u8]>,
+    /// `additional_chat_templates/tool_use.jinja`.
+    pub tool_template: Option<&'a [u8]>,
+}
+
+/// Model types and tokenizer classes whose prompts vLLM builds otherwise.
+const OTHER_RENDERERS: &[(&str, &str)] = &[
+    ("gpt_oss", "openai-harmony"),
+    ("deepseek_v32", "vLLM's DeepSeek V3.2 encoder"),
+    ("deepseek_v4", "vLLM's DeepSeek V4 encoder"),
+    ("kimi_k3", "vLLM's Kimi K3 encoder"),
+    ("kimi_audio", "vLLM's Kimi audio tokenizer"),
+];
+
+impl ModelFiles<'_> {
+    /// Reads the files, detects the content format and checks that the templates render here as in Python.
+    ///
+    /// # Errors
+    /// [`TemplateError`] when there is no template, a file is damaged, the template is not supported, or the engine
+    /// does not use one for this model.
+    pub fn load(&self, format: RequestedFormat) -> Result<TemplateConfig, TemplateError> {
+        self.check_model_type()?;
+        let tokenizer_config = self.tokenizer_config.map(|bytes| object("tokenizer_config.json", bytes)).transpose()?;
+        let dict = tokenizer_config.as_ref().and_then(|value| value.downcast_object_ref::<Dict>());
+        let (template, tool_template) = self.templates(dict)?;
+        for template in std::iter::once(&template).chain(&tool_template) {
+            analysis::check(template)?;
+        }
+        let format_of = |template: &str| match format {
+            RequestedFormat::Auto => analysis::content_format(template),
+            RequestedFormat::Fixed(format) => format,
+        };
+        Ok(TemplateConfig {
+            content_format: format_of(&template),
+            tool_content_format: tool_template.as_deref().map_or_else(|| format_of(&template), format_of),
+            special_tokens: dict.map(special_tokens).unwrap_or_default(),
+            template,
+            tool_template,
+            ..TemplateConfig::default()
+        })
+    }
+
+    fn check_model_type(&self) -> Result<(), TemplateError> {
+        let Some(bytes) = self.config else { return Ok(()) };
+        let config = object("config.json", bytes)?;
+        let model_type = config.get_attr("model_type").unwrap_or_default();
+        let model_type = model_type.as_str().unwrap_or_default();
+        match OTHER_RENDERERS.iter().find(|(name, _)| *name == model_type) {
+            Some((_, by)) => Err(TemplateError::OtherRenderer { model: model_type.to_owned(), by }),
+            None => Ok(()),
+        }
+    }
+
+    /// The default template, and the one for tools. Files of their own come before `tokenizer_config.json`.
+    fn templates(&self, tokenizer_config: Option<&Dict>) -> Result<(String, Option<String>), TemplateError> {
+        let tools = self.tool_template.map(|bytes| text("tool_use.jinja", bytes)).transpose()?;
+        if let Some(bytes) = self.chat_template {
+            return Ok((text("chat_template.jinja", bytes)?, tools));
+        }
+        let from_json = self.chat_template_json.map(|bytes| object("chat_template.json", bytes)).transpose()?;
+        let given = from_json
+            .as_ref()
+            .and_then(|value| value.get_attr("chat_template").ok())
+            .filter(|template| !template.is_undefined())
+            .or_else(|| tokenizer_config.and_then(|dict| dict.get("chat_template").cloned()))
+            .ok_or(TemplateError::Missing)?;
+        if let Some(template) = given.as_str() {
+            return Ok((template.to_owned(), tools));
+        }
+        let named = |wanted: &str| {
+            given.try_iter().into_iter().flatten().find_map(|entry| {
+                let name = entry.get_attr("name").ok()?;
+                let template = entry.get_attr("template").ok()?;
+                (name.as_str() == Some(wanted)).then(|| template.as_str().map(str::to_owned))?
+            })
+        };
+        Ok((named("default").ok_or(TemplateError::Missing)?, tools.or_else(|| named("tool_use"))))
+    }
+}
+
+fn text(file: &'static str, bytes: &[u8]) -> Result<String, TemplateError> {
+    let text = std::str::from_utf8(bytes)
+        .map_err(|error| TemplateError::File { file, problem: format!("not UTF-8: {error}") })?;
+    // Python opens it with universal newlines.
+    Ok(text.replace("\r\n", "\n").replace('\r', "\n"))
+}
+
+fn object(file: &'static str, bytes: &[u8]) -> Result<Value, TemplateError> {
+    let problem = |problem: String| TemplateError::File { file, problem };
+    let value = to_value(bytes).map_err(|error| problem(error.to_string()))?;
+    match value.downcast_object_ref::<Dict>() {
+        Some(_) => Ok(value),
+        None => Err(problem("not a JSON object".to_owned())),
+    }
+}
+
+/// `bos_token` and the like: a string, or an added token with its `content`.
+fn special_tokens(config: &Dict) -> Vec<(String, String)> {
+    let text_of = |value: &Value| {
+        value.as_str().map(str::to_owned).or_else(|| value.get_attr("content").ok()?.as_str().map(str::to_owned))
+    };
+    let named = config.iter().filter(|(name, _)| name.ends_with("_token"));
+    let extra = config.get("extra_special_tokens").and_then(|extra| extra.downcast_object_ref::<Dict>());
+    named
+        .chain(extra.into_iter().flat_map(Dict::iter))
+        .filter_map(|(name, value)| Some((name.to_owned(), text_of(value)?)))
+        .collect()
+}

@@ -1,0 +1,282 @@
+//! String methods.
+
+use minijinja::value::ValueKind;
+use minijinja::{Error, Value};
+
+use super::args::Args;
+use super::{invalid, unknown};
+use crate::openai::value::List;
+
+/// `str.isspace` for one character: Unicode white space and the four separator controls.
+pub(in crate::tokens::template) fn python_space(char: char) -> bool {
+    char.is_whitespace() || matches!(char, '\x1c'..='\x1f')
+}
+
+pub(super) fn call(subject: &str, name: &str, args: &[Value]) -> Result<Value, Error> {
+    let args = Args::new(args)?;
+    Ok(match name {
+        "strip" | "lstrip" | "rstrip" => {
+            Value::from(stripped(subject, name, args.optional_text(0, "chars")?.as_deref()))
+        }
+        "split" | "rsplit" => split(subject, name == "rsplit", &args)?,
+        "splitlines" => {
+            let keep = args.optional(0, "keepends")?.is_some_and(|keep| keep.is_true());
+            list(split_lines(subject, keep))
+        }
+        "partition" => partition(subject, subject.split_once(&*separator(&args)?), &separator(&args)?, true),
+        "rpartition" => partition(subject, subject.rsplit_once(&*separator(&args)?), &separator(&args)?, false),
+        "startswith" => affix(subject, &args, |part| subject.starts_with(part))?,
+        "endswith" => affix(subject, &args, |part| subject.ends_with(part))?,
+        "removeprefix" => Value::from(subject.strip_prefix(&*args.text(0, "prefix")?).unwrap_or(subject)),
+        "removesuffix" => Value::from(subject.strip_suffix(&*args.text(0, "suffix")?).unwrap_or(subject)),
+        "replace" => {
+            let count = args.optional_int(2, "count")?;
+            Value::from(replaced(subject, &args.text(0, "old")?, &args.text(1, "new")?, count))
+        }
+        "find" | "index" | "rfind" | "rindex" => find(subject, name, &args)?,
+        "count" => Value::from(occurrences(subject, &args.text(0, "sub")?)),
+        "join" => join(subject, &args.required(0, "iterable")?)?,
+        "format" => Value::from(super::format::format(subject, &args)?),
+        "upper" => Value::from(subject.to_uppercase()),
+        "lower" | "casefold" => Value::from(subject.to_lowercase()),
+        "capitalize" => Value::from(capitalized(subject)),
+        "title" => Value::from(titled(subject)),
+        "swapcase" => Value::from(swapped(subject)),
+        "ljust" | "rjust" | "center" | "zfill" => justify(subject, name, &args)?,
+        _ => predicate(subject, name).map(Value::from).ok_or_else(unknown)?,
+    })
+}
+
+fn list<'s>(parts: impl IntoIterator<Item = &'s str>) -> Value {
+    List::value(parts.into_iter().map(Value::from).collect())
+}
+
+fn separator(args: &Args) -> Result<String, Error> {
+    let separator = args.text(0, "sep")?;
+    if separator.is_empty() { Err(invalid("empty separator")) } else { Ok(separator) }
+}
+
+/// Takes the characters in `chars` off both ends.
+pub(in crate::tokens::template) fn strip_chars<'s>(subject: &'s str, chars: &str) -> &'s str {
+    subject.trim_matches(|char| chars.contains(char))
+}
+
+fn stripped<'s>(subject: &'s str, name: &str, chars: Option<&str>) -> &'s str {
+    let dropped = |char: char| chars.map_or_else(|| python_space(char), |chars| chars.contains(char));
+    match name {
+        "lstrip" => subject.trim_start_matches(dropped),
+        "rstrip" => subject.trim_end_matches(dropped),
+        _ => subject.trim_matches(dropped),
+    }
+}
+
+fn split(subject: &str, from_right: bool, args: &Args) -> Result<Value, Error> {
+    let most = args.optional_int(1, "maxsplit")?.and_then(|most| usize::try_from(most).ok());
+    let Some(separator) = args.optional_text(0, "sep")? else {
+        return Ok(list(split_space(subject, from_right, most)));
+    };
+    if separator.is_empty() {
+        return Err(invalid("empty separator"));
+    }
+    let mut parts: Vec<&str> = match (most, from_right) {
+        (None, _) => subject.split(&*separator).collect(),
+        (Some(most), false) => subject.splitn(most + 1, &*separator).collect(),
+        (Some(most), true) => subject.rsplitn(most + 1, &*separator).collect(),
+    };
+    if most.is_some() && from_right {
+        parts.reverse();
+    }
+    Ok(list(parts))
+}
+
+/// Words between white space, at most `most` cuts; what remains keeps its inner white space.
+fn split_space(subject: &str, from_right: bool, most: Option<usize>) -> Vec<&str> {
+    let mut words = Vec::new();
+    let mut rest = subject.trim_matches(python_space);
+    while !rest.is_empty() {
+        let cut = if most.is_some_and(|most| words.len() >= most) {
+            None
+        } else if from_right {
+            rest.rfind(python_space)
+        } else {
+            rest.find(python_space)
+        };
+        let Some(cut) = cut else {
+            words.push(rest);
+            break;
+        };
+        let (left, right) = rest.split_at(cut);
+        if from_right {
+            words.push(right.trim_start_matches(python_space));
+            rest = left.trim_end_matches(python_space);
+        } else {
+            words.push(left);
+            rest = right.trim_start_matches(python_space);
+        }
+    }
+    if from_right {
+        words.reverse();
+    }
+    words
+}
+
+/// `str.splitlines`: at all of Python's line boundaries; no empty line behind the last one.
+pub(in crate::tokens::template) fn split_lines(subject: &str, keep_ends: bool) -> Vec<&str> {
+    let mut lines = Vec::new();
+    let mut start = 0;
+    let mut chars = subject.char_indices().peekable();
+    while let Some((at, char)) = chars.next() {
+        if !matches!(char, '\n' | '\r' | '\x0b' | '\x0c' | '\x1c'..='\x1e' | '\u{85}' | '\u{2028}' | '\u{2029}') {
+            continue;
+        }
+        let mut end = at + char.len_utf8();
+        if char == '\r' && chars.next_if(|(_, next)| *next == '\n').is_some() {
+            end += 1;
+        }
+        lines.push(subject.get(start..if keep_ends { end } else { at }).unwrap_or_default());
+        start = end;
+    }
+    if start < subject.len() {
+        lines.push(subject.get(start..).unwrap_or_default());
+    }
+    lines
+}
+
+fn partition(subject: &str, found: Option<(&str, &str)>, separator: &str, from_left: bool) -> Value {
+    match (found, from_left) {
+        (Some((left, right)), _) => list([left, separator, right]),
+        (None, true) => list([subject, "", ""]),
+        (None, false) => list(["", "", subject]),
+    }
+}
+
+/// `startswith` and `endswith` take one string or several.
+fn affix(_subject: &str, args: &Args, matches: impl Fn(&str) -> bool) -> Result<Value, Error> {
+    if args.positional().len() > 1 {
+        return Err(invalid("startswith and endswith take no positions here"));
+    }
+    let wanted = args.required(0, "prefix")?;
+    if let Some(part) = wanted.as_str() {
+        return Ok(Value::from(matches(part)));
+    }
+    if !matches!(wanted.kind(), ValueKind::Seq) {
+        return Err(invalid("startswith and endswith take a string or several"));
+    }
+    Ok(Value::from(wanted.try_iter()?.any(|part| part.as_str().is_some_and(&matches))))
+}
+
+/// `str.replace`; no or a negative `count` means all.
+pub(in crate::tokens::template) fn replaced(subject: &str, old: &str, new: &str, count: Option<i64>) -> String {
+    match count.and_then(|count| usize::try_from(count).ok()) {
+        Some(count) => subject.replacen(old, new, count),
+        None => subject.replace(old, new),
+    }
+}
+
+/// Positions count characters.
+fn find(subject: &str, name: &str, args: &Args) -> Result<Value, Error> {
+    if args.positional().len() > 1 {
+        return Err(invalid(format!("{name} takes no positions here")));
+    }
+    let wanted = args.text(0, "sub")?;
+    let at = if name.starts_with('r') { subject.rfind(&*wanted) } else { subject.find(&*wanted) };
+    match at {
+        Some(at) => Ok(Value::from(subject.get(..at).unwrap_or_default().chars().count())),
+        None if name.ends_with("find") => Ok(Value::from(-1)),
+        None => Err(invalid(format!("{name}: substring not found"))),
+    }
+}
+
+fn occurrences(subject: &str, wanted: &str) -> usize {
+    if wanted.is_empty() { subject.chars().count() + 1 } else { subject.matches(wanted).count() }
+}
+
+fn join(separator: &str, items: &Value) -> Result<Value, Error> {
+    if items.is_none() || items.is_undefined() {
+        return Err(invalid("join: can only join an iterable"));
+    }
+    let mut out = String::new();
+    for (index, item) in items.try_iter()?.enumerate() {
+        if index > 0 {
+            out.push_str(separator);
+        }
+        out.push_str(item.as_str().ok_or_else(|| invalid("join: an item is not a string"))?);
+    }
+    Ok(Value::from(out))
+}
+
+/// First character in title case, the others in lower case.
+pub(in crate::tokens::template) fn capitalized(subject: &str) -> String {
+    let mut chars = subject.chars();
+    match chars.next() {
+        Some(first) => first.to_uppercase().chain(chars.as_str().to_lowercase().chars()).collect(),
+        None => String::new(),
+    }
+}
+
+/// Every cased character behind an uncased one in upper case, all others in lower case.
+fn titled(subject: &str) -> String {
+    let mut out = String::with_capacity(subject.len());
+    let mut in_word = false;
+    for char in subject.chars() {
+        if in_word {
+            out.extend(char.to_lowercase());
+        } else {
+            out.extend(char.to_uppercase());
+        }
+        in_word = char.is_lowercase() || char.is_uppercase();
+    }
+    out
+}
+
+fn swapped(subject: &str) -> String {
+    let mut out = String::with_capacity(subject.len());
+    for char in subject.chars() {
+        if char.is_uppercase() {
+            out.extend(char.to_lowercase());
+        } else {
+            out.extend(char.to_uppercase());
+        }
+    }
+    out
+}
+
+fn justify(subject: &str, name: &str, args: &Args) -> Result<Value, Error> {
+    let width = args.optional_int(0, "width")?.ok_or_else(|| invalid(format!("{name}: a width is needed")))?;
+    let fill = args.optional_text(1, "fillchar")?.and_then(|fill| fill.chars().next()).unwrap_or(' ');
+    let missing = usize::try_from(width).unwrap_or(0).min(4096).saturating_sub(subject.chars().count());
+    let pad = |count: usize, char: char| std::iter::repeat_n(char, count).collect::<String>();
+    Ok(Value::from(match name {
+        "ljust" => subject.to_owned() + &pad(missing, fill),
+        "rjust" => pad(missing, fill) + subject,
+        "zfill" => {
+            let digits = subject.trim_start_matches(['+', '-']);
+            let (sign, digits) = if subject.len() == digits.len() + 1 { subject.split_at(1) } else { ("", subject) };
+            sign.to_owned() + &pad(missing, '0') + digits
+        }
+        _ => {
+            let left = missing / 2 + (missing & usize::try_from(width).unwrap_or(0) & 1);
+            pad(left, fill) + subject + &pad(missing - left, fill)
+        }
+    }))
+}
+
+/// Whether there is a character of one case and none of the other.
+pub(in crate::tokens::template) fn is_cased(subject: &str, wanted: fn(char) -> bool, other: fn(char) -> bool) -> bool {
+    subject.chars().any(wanted) && !subject.chars().any(other)
+}
+
+fn predicate(subject: &str, name: &str) -> Option<bool> {
+    let all = |test: fn(char) -> bool| !subject.is_empty() && subject.chars().all(test);
+    Some(match name {
+        "isspace" => all(python_space),
+        "isalpha" => all(char::is_alphabetic),
+        "isalnum" => all(char::is_alphanumeric),
+        "isnumeric" => all(char::is_numeric),
+        "isdigit" | "isdecimal" => all(|char| char.is_ascii_digit() || (!char.is_ascii() && char.is_numeric())),
+        "isascii" => subject.is_ascii(),
+        "islower" => is_cased(subject, char::is_lowercase, char::is_uppercase),
+        "isupper" => is_cased(subject, char::is_uppercase, char::is_lowercase),
+        _ => return None,
+    })
+}
