@@ -123,6 +123,3 @@ impl IngestStream {
         given.len() == secret.len() && differences == 0
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -66,7 +66,7 @@ mod tests {
     fn a_moving_heartbeat_is_alive_whatever_its_clock_says() {
         for offset in [-3_600_000_i64, 0, 3_600_000] {
             let mut beat = Heartbeat::default();
-            for now in (5_000_000..5_010_000).step_by(500) {
+            for now in (5_000_000_u64..5_010_000).step_by(500) {
                 beat.observe(header(now.saturating_add_signed(offset)), UnixMillis(now));
             }
             assert_eq!(since(&beat, 5_010_000), None);

