@@ -1,6 +1,7 @@
 //! Chat requests that a real vLLM answered: the rendered prompt, tokenized by the Hugging Face library, must be the
 //! prompt the engine computed.
 
+#![cfg(not(target_family = "wasm"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
 
 use std::path::Path;

@@ -165,12 +165,8 @@ impl Writer {
         self.out.push('"');
         let mut plain = 0;
         for (at, char) in text.char_indices() {
-            if !(char < ' '
-                || char == '"'
-                || char == '\\'
-                || (self.ascii && !char.is_ascii())
-                || (self.ascii && char == '\x7f'))
-            {
+            let beyond_ascii = char > '~';
+            if !(char < ' ' || char == '"' || char == '\\' || (self.ascii && beyond_ascii)) {
                 continue;
             }
             self.out.push_str(text.get(plain..at).unwrap_or_default());
@@ -190,7 +186,6 @@ impl Writer {
             '\t' => self.out.push_str("\\t"),
             '\u{8}' => self.out.push_str("\\b"),
             '\u{c}' => self.out.push_str("\\f"),
-            '\x7f' => self.out.push(char),
             _ => {
                 for unit in char.encode_utf16(&mut [0; 2]) {
                     let _ = write!(self.out, "\\u{unit:04x}");

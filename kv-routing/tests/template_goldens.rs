@@ -1,0 +1,128 @@
+//! Every template of `tests/data/templates` on forty conversations, against what Python's `transformers` rendered
+//! (`scripts/record-template-goldens.py`).
+
+#![cfg(not(target_family = "wasm"))]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use kv_routing::openai::json::to_value;
+use kv_routing::tokens::template::{Renderer, TemplateConfig, TemplateError, TemplateInput, analysis};
+use kv_routing::wire::UnixMillis;
+use serde_json::Value;
+use xxhash_rust::xxh3::xxh3_128;
+
+/// Templates that are refused when they are loaded, and what for.
+const UNSUPPORTED: &[(&str, &str)] = &[
+    ("meetkai-functionary-medium-v3.1", "`safe` text in an addition"),
+    ("mistralai-Ministral-3-14B-Reasoning-2512", "`safe` text in an addition"),
+];
+
+fn data() -> PathBuf {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/templates")).to_owned()
+}
+
+fn json(file: &str) -> Value {
+    let text = std::fs::read(data().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+    serde_json::from_slice(&text).unwrap_or_else(|error| panic!("{file}: {error}"))
+}
+
+/// The conversation as a template gets it.
+fn input(case: &Value) -> TemplateInput {
+    let value = |name: &str| match &case[name] {
+        Value::Null => None,
+        given => Some(to_value(given.to_string().as_bytes()).unwrap()),
+    };
+    let variables = case["variables"].as_object().into_iter().flatten();
+    TemplateInput {
+        messages: value("messages").unwrap().try_iter().unwrap().collect(),
+        tools: value("tools"),
+        documents: value("documents"),
+        add_generation_prompt: case["add_generation_prompt"].as_bool().unwrap_or(true),
+        continue_final_message: false,
+        variables: variables
+            .map(|(name, value)| (name.as_str().into(), to_value(value.to_string().as_bytes()).unwrap()))
+            .collect(),
+    }
+}
+
+fn renderer(template: String, special_tokens: &Value) -> Result<Renderer, TemplateError> {
+    analysis::check(&template)?;
+    let special_tokens = special_tokens.as_object().unwrap().iter();
+    Renderer::compile(TemplateConfig {
+        template,
+        special_tokens: special_tokens
+            .map(|(name, token)| (name.clone(), token.as_str().unwrap().to_owned()))
+            .collect(),
+        normalize_messages: true,
+        ..TemplateConfig::default()
+    })
+}
+
+/// Leaves what we rendered where `--texts` of the recording script can be compared with it.
+fn leave_difference(template: &str, case: &str, text: &str) {
+    let dir = data().join("../../../target/template-differences").join(template);
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::write(dir.join(format!("{case}.txt")), text).unwrap();
+}
+
+#[test]
+fn supported_templates_render_as_in_python_and_the_others_are_refused() {
+    let goldens = json("goldens.json");
+    let texts = json("texts.json");
+    let conversations = json("conversations.json");
+    let now = UnixMillis(goldens["now"].as_u64().unwrap());
+    let inputs: Vec<(String, TemplateInput)> = conversations
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|case| (case["name"].as_str().unwrap().to_owned(), input(case)))
+        .collect();
+    let mut refused = BTreeMap::new();
+    let mut differences = Vec::new();
+    let (mut equal, mut refused_by_both, mut refused_by_python) = (0, 0, 0);
+    let templates = goldens["templates"].as_object().unwrap();
+    for (name, expected) in templates {
+        let source = std::fs::read_to_string(data().join("sources").join(format!("{name}.jinja"))).unwrap();
+        let renderer = match renderer(source, &goldens["special_tokens"]) {
+            Ok(renderer) => renderer,
+            Err(error) => {
+                refused.insert(name.as_str(), error.to_string());
+                continue;
+            }
+        };
+        for (case, input) in &inputs {
+            let rendered = renderer.apply(input, now);
+            match (rendered, expected[case].as_str()) {
+                (Ok(text), Some(hash)) if format!("{:032x}", xxh3_128(text.as_bytes())) == hash => equal += 1,
+                (Ok(text), Some(_)) => {
+                    leave_difference(name, case, &text);
+                    let kept = texts[name][case].as_str().map(|kept| format!(":\n{kept}\n--- but is ---\n{text}"));
+                    differences.push(format!("{name}: {case}{}", kept.unwrap_or_default()));
+                }
+                (Err(error), Some(_)) => differences.push(format!("{name}: {case}: {error}")),
+                (Err(_), None) => refused_by_both += 1,
+                (Ok(_), None) => refused_by_python += 1,
+            }
+        }
+    }
+    println!(
+        "{} templates, {} refused; renders: {equal} equal, {} differ, {refused_by_both} refused by both, \
+         {refused_by_python} by Python alone",
+        templates.len(),
+        refused.len(),
+        differences.len(),
+    );
+    for (name, why) in &refused {
+        println!("{name}: {why}");
+    }
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+    let reasons: Vec<(&str, String)> = refused.into_iter().collect();
+    assert_eq!(reasons.len(), UNSUPPORTED.len(), "refused templates");
+    for ((name, why), (expected_name, expected_why)) in reasons.iter().zip(UNSUPPORTED) {
+        assert_eq!(name, expected_name);
+        assert!(why.contains(expected_why), "{name}: {why}");
+    }
+    assert!(templates.len() - reasons.len() >= 64);
+}

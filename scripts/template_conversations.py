@@ -1,0 +1,158 @@
+"""Forty conversations that templates are compared on: everything a chat request may put into a template.
+
+Each is a dict with `name`, `messages` and optionally `tools`, `documents`, `add_generation_prompt` (default true)
+and `variables`.
+"""
+
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "Current weather at a place",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "city": {"type": "string", "description": "City, e.g. <Brno> & \"Žďár\" 'n' 東京"},
+                "unit": {"type": "string", "enum": ["celsius", "fahrenheit"], "default": "celsius"},
+                "days": {"type": "integer", "minimum": 0, "maximum": 14},
+            },
+            "required": ["city"],
+        },
+    },
+}
+SEARCH = {
+    "type": "function",
+    "function": {
+        "name": "search_books",
+        "description": "Search the catalogue.\nReturns at most `limit` titles.",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "query": {"type": ["string", "null"], "description": "Free text"},
+                "tags": {"type": "array", "items": {"type": "string"}, "description": "Tags"},
+                "filters": {
+                    "type": "object",
+                    "properties": {
+                        "year": {"type": "object", "properties": {"from": {"type": "integer"}, "to": {"type": "integer"}}},
+                        "shelf": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+                    },
+                    "additionalProperties": False,
+                },
+                "score": {"type": "number", "exclusiveMinimum": 0.5},
+            },
+            "required": ["query", "tags"],
+        },
+        "strict": True,
+    },
+}
+NO_PARAMETERS = {"type": "function", "function": {"name": "ping", "description": "Says pong", "parameters": {"type": "object", "properties": {}}}}
+NULL_FIELDS = {"type": "function", "function": {"name": "noop", "description": None, "parameters": None}}
+
+
+def user(content, **extra):
+    return {"role": "user", "content": content, **extra}
+
+
+def system(content):
+    return {"role": "system", "content": content}
+
+
+def assistant(content, **extra):
+    return {"role": "assistant", "content": content, **extra}
+
+
+def call(name, arguments, identifier="call_0"):
+    return {"id": identifier, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def tool(content, identifier="call_0", **extra):
+    return {"role": "tool", "content": content, "tool_call_id": identifier, **extra}
+
+
+def text(value):
+    return {"type": "text", "text": value}
+
+
+ODD_VALUES = {
+    "int": 1, "negative": -7, "big": 12345678901234567890, "float": 1.0, "small": 1e-7, "large": 1e20, "half": 0.5,
+    "true": True, "false": False, "null": None, "empty": "", "list": [1, "two", None, 3.5, []], "nested": {"a": {"b": []}},
+    "quotes": "it's \"quoted\"", "lines": "a\nb\tc\\d", "unicode": "Ümläut 漢字 🙂 \u2028 \x7f", "html": "<a href='x'>&amp;</a>",
+}
+
+CONVERSATIONS = [
+    {"name": "user", "messages": [user("Hello, who are you?")]},
+    {"name": "system and user", "messages": [system("You are brief."), user("Hello!")]},
+    {"name": "several turns", "messages": [
+        system("You are a librarian."), user("Do you have atlases?"), assistant("Yes, 12 of them."), user("Large ones?"),
+        assistant("Three are large."), user("Thanks, reserve one.")]},
+    {"name": "no generation prompt", "add_generation_prompt": False, "messages": [user("Hi"), assistant("Hello!")]},
+    {"name": "generation prompt after an answer", "messages": [user("Hi"), assistant("Hello!")]},
+    {"name": "tools", "tools": [WEATHER], "messages": [user("Weather in Brno?")]},
+    {"name": "tools and system", "tools": [WEATHER, SEARCH], "messages": [system("Use tools."), user("Weather and books?")]},
+    {"name": "tool without parameters", "tools": [NO_PARAMETERS], "messages": [user("ping")]},
+    {"name": "tool with null fields", "tools": [NULL_FIELDS, WEATHER], "messages": [user("noop")]},
+    {"name": "tool call", "tools": [WEATHER], "messages": [
+        user("Weather in Brno?"), assistant("", tool_calls=[call("get_weather", {"city": "Brno", "days": 2})]),
+        tool("{\"temperature\": 21.5}")]},
+    {"name": "tool call and answer", "tools": [WEATHER], "messages": [
+        system("Use tools."), user("Weather in Brno?"),
+        assistant("Let me look.", tool_calls=[call("get_weather", {"city": "Brno", "unit": "celsius"})]),
+        tool("sunny"), assistant("It is sunny."), user("And tomorrow?")]},
+    {"name": "tool call with text arguments", "tools": [WEATHER], "messages": [
+        user("Weather?"), assistant("", tool_calls=[call("get_weather", "{\"city\": \"Brno\"}")]), tool("cold")]},
+    {"name": "tool call without content", "tools": [WEATHER], "messages": [
+        user("Weather?"), assistant(None, tool_calls=[call("get_weather", {"city": "Brno"})]), tool("warm")]},
+    {"name": "parallel tool calls", "tools": [WEATHER, SEARCH], "messages": [
+        user("Both, please"),
+        assistant("", tool_calls=[call("get_weather", {"city": "Brno"}, "call_a"),
+                                  call("search_books", {"query": None, "tags": ["a", "b"]}, "call_b")]),
+        tool("21", "call_a", name="get_weather"), tool("[\"Atlas\"]", "call_b", name="search_books"), user("Sum up")]},
+    {"name": "odd argument values", "tools": [SEARCH], "messages": [
+        user("odd"), assistant("", tool_calls=[call("search_books", ODD_VALUES)]), tool("ok")]},
+    {"name": "nine letter call ids", "tools": [WEATHER], "messages": [
+        user("Weather?"), assistant("", tool_calls=[call("get_weather", {"city": "Brno"}, "abcdef123")]),
+        tool("mild", "abcdef123", name="get_weather")]},
+    {"name": "tool call without tools", "messages": [
+        user("Weather?"), assistant("", tool_calls=[call("get_weather", {"city": "Brno"})]), tool("mild"), user("ok")]},
+    {"name": "content parts", "messages": [user([text("First part."), text("Second part.")])]},
+    {"name": "content parts everywhere", "messages": [
+        system([text("You are brief.")]), user([text("Hi")]), assistant([text("Hello"), text("!")]), user([text("Bye")])]},
+    {"name": "image", "messages": [user([{"type": "image"}, text("What is this?")])]},
+    {"name": "two images and text", "messages": [
+        user([text("Compare"), {"type": "image"}, text("with"), {"type": "image"}]), assistant("They differ."), user("How?")]},
+    {"name": "reasoning", "messages": [
+        user("1+1?"), assistant("2", reasoning_content="One and one is two."), user("2+2?")]},
+    {"name": "reasoning under two names", "messages": [
+        user("1+1?"), assistant("2", reasoning="Easy.", reasoning_content="Easy."), user("2+2?"),
+        assistant("4", reasoning="Still easy.", reasoning_content="Still easy.")], "add_generation_prompt": False},
+    {"name": "reasoning with tool call", "tools": [WEATHER], "messages": [
+        user("Weather?"),
+        assistant("", reasoning_content="I need the tool.\n", tool_calls=[call("get_weather", {"city": "Brno"})]), tool("mild")]},
+    {"name": "think tags in content", "messages": [
+        user("1+1?"), assistant("<think>\nAdd them.\n</think>\n\n2"), user("2+2?"), assistant("<think></think>4"), user("3+3?")]},
+    {"name": "thinking off", "variables": {"enable_thinking": False, "thinking": False}, "messages": [system("Be brief."), user("Hi")]},
+    {"name": "thinking on", "variables": {"enable_thinking": True, "thinking": True}, "messages": [user("Hi"), assistant("Yes?"), user("Go on")]},
+    {"name": "reasoning effort", "variables": {"reasoning_effort": "high", "enable_thinking": True}, "messages": [system("Be exact."), user("Prove it.")]},
+    {"name": "developer role", "messages": [{"role": "developer", "content": "Be formal."}, user("Hi")]},
+    {"name": "system later", "messages": [user("Hi"), assistant("Hello"), system("From now on rhyme."), user("Go")]},
+    {"name": "two users in a row", "messages": [user("One"), user("Two"), assistant("Both"), user("Three")]},
+    {"name": "starts with the assistant", "messages": [assistant("How can I help?"), user("Hi")]},
+    {"name": "empty strings", "messages": [system(""), user(""), assistant(""), user("")]},
+    {"name": "white space", "messages": [
+        system("  padded\n\n"), user("\n\tleading and trailing \u00a0\u2003\x1c\n"), assistant("  kept?  "), user("   ")]},
+    {"name": "special text", "messages": [
+        user("<|im_start|>system\nignore{{ 7*7 }}{% raw %}</s>[INST] <think>&lt;\u200b\ufeff"), assistant("\"quoted\" 'single' \\n"),
+        user("Ďábelské ódy 漢字かな交じり文 🙂👨‍👩‍👧 ﷽ e\u0301")]},
+    {"name": "json in tool content", "tools": [SEARCH], "messages": [
+        user("Find"), assistant("", tool_calls=[call("search_books", {"query": "x", "tags": []})]),
+        tool("{\"hits\": [{\"title\": \"Größe\", \"year\": 1999.0}], \"next\": null}"), assistant("Found one."), user("More")]},
+    {"name": "tool content in parts", "tools": [WEATHER], "messages": [
+        user("Weather?"), assistant("", tool_calls=[call("get_weather", {"city": "Brno"})]), tool([text("21 degrees"), text("sunny")])]},
+    {"name": "documents", "documents": [{"title": "Rules", "text": "No shouting."}, {"title": "Hours", "text": "9 to 17", "id": "2"}],
+     "messages": [user("When are you open?")]},
+    {"name": "date given", "variables": {"date_string": "26 Jul 2026", "current_date": "2026-07-26"}, "messages": [system("Dates matter."), user("What day is it?")]},
+    {"name": "long conversation", "messages": [system("Count.")] + [
+        message for i in range(12) for message in (user(f"Number {i}?"), assistant(f"{i} comes after {i - 1}."))] + [user("And then?")]},
+]
+assert len(CONVERSATIONS) == 40, len(CONVERSATIONS)
+assert len({case["name"] for case in CONVERSATIONS}) == 40
