@@ -10,12 +10,14 @@
 //! | [`block`] | tokens to full blocks to chained hashes; the only definition of either hash |
 //! | [`target`] | names of what is chosen: target ids, slots, cache tiers |
 //! | [`index`] | which target holds which prefix: writer, page format, reader, naive oracle |
+//! | [`handoff`] | what prefill and decode engines are sent when different ones serve a request |
 //! | [`openai`] | request bodies to what routing needs of them |
 //! | [`tokens`] | prompt rendering, tokenizer, segment cache |
 //! | [`policy`] | cost, pick, load ledger |
 //! | [`wire`] | bridge to filter messages and shared-data keys |
 
 pub mod block;
+pub mod handoff;
 pub mod index;
 pub mod openai;
 pub mod policy;

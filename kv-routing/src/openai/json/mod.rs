@@ -5,6 +5,7 @@
 //! the body. Everything is bounded: nesting by [`MAX_DEPTH`], the number of kept values by [`MAX_VALUES`].
 
 mod build;
+mod members;
 mod number;
 mod skip;
 mod string;
@@ -15,6 +16,7 @@ mod tests;
 use thiserror::Error;
 
 pub use build::to_value;
+pub(crate) use members::{elements, members};
 pub(crate) use number::Number;
 
 /// Deepest nesting of arrays and objects that is read. Python's own bound is about 1000 and pydantic's 255.
