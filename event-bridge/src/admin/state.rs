@@ -1,0 +1,71 @@
+//! What the admin routes look at.
+
+use std::sync::Arc;
+
+use kv_routing::wire::Epoch;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
+
+use crate::metrics::Metrics;
+use crate::pool::{PoolGone, PoolHandle, PoolSnapshot};
+use crate::publish::EnvoyStatus;
+
+/// Handles to everything. Clones share them.
+#[derive(Clone, Debug)]
+pub struct AdminState(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    pools: Vec<PoolHandle>,
+    envoys: Vec<watch::Receiver<EnvoyStatus>>,
+    metrics: Arc<Metrics>,
+    epoch: Epoch,
+    started: Instant,
+    /// A dump holds a copy of a whole index, so there is one at a time.
+    dumps: Arc<Semaphore>,
+}
+
+impl AdminState {
+    /// State of a bridge that starts now.
+    pub fn new(
+        pools: Vec<PoolHandle>,
+        envoys: Vec<watch::Receiver<EnvoyStatus>>,
+        metrics: Arc<Metrics>,
+        epoch: Epoch,
+    ) -> Self {
+        let dumps = Arc::new(Semaphore::new(1));
+        Self(Arc::new(Inner { pools, envoys, metrics, epoch, started: Instant::now(), dumps }))
+    }
+
+    pub(super) fn pools(&self) -> &[PoolHandle] {
+        &self.0.pools
+    }
+
+    pub(super) fn metrics(&self) -> &Metrics {
+        &self.0.metrics
+    }
+
+    pub(super) fn epoch(&self) -> Epoch {
+        self.0.epoch
+    }
+
+    pub(super) fn started(&self) -> Instant {
+        self.0.started
+    }
+
+    pub(super) fn dumps(&self) -> Arc<Semaphore> {
+        Arc::clone(&self.0.dumps)
+    }
+
+    pub(super) fn envoys(&self) -> Vec<EnvoyStatus> {
+        self.0.envoys.iter().map(|envoy| envoy.borrow().clone()).collect()
+    }
+
+    pub(super) async fn snapshots(&self) -> Result<Vec<PoolSnapshot>, PoolGone> {
+        let mut snapshots = Vec::with_capacity(self.0.pools.len());
+        for pool in &self.0.pools {
+            snapshots.push(pool.snapshot().await?);
+        }
+        Ok(snapshots)
+    }
+}

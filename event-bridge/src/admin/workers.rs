@@ -1,0 +1,133 @@
+//! Workers and their targets.
+
+use axum::extract::State;
+use kv_routing::target::TargetId;
+use kv_routing::wire::{Health, Role};
+use serde_json::{Value, json};
+
+use super::reply::{Reply, ok};
+use super::state::AdminState;
+use crate::ingest::SourceReport;
+use crate::pool::{Member, MemberTarget, PoolGone, PoolSnapshot, TokenizerStatus};
+use crate::stream::StreamStats;
+
+pub(super) async fn workers(State(state): State<AdminState>) -> Result<Reply, PoolGone> {
+    let pools: Vec<Value> = state.snapshots().await?.iter().map(pool).collect();
+    Ok(ok(json!({ "pools": pools })))
+}
+
+fn pool(pool: &PoolSnapshot) -> Value {
+    let workers: Vec<Value> = pool.members.iter().map(|member| worker(pool, member)).collect();
+    json!({
+        "name": pool.name,
+        "settled": pool.settled,
+        "table_version": pool.table_version,
+        "block_size": pool.block_size.map(|size| size.tokens()),
+        "expected_block_size": pool.expected_block_size.map(|size| size.tokens()),
+        "tokenizer": tokenizer(&pool.tokenizer),
+        "workers_error": pool.workers_error,
+        "eds_error": pool.eds_error,
+        "workers": workers,
+    })
+}
+
+fn tokenizer(status: &TokenizerStatus) -> Value {
+    match status {
+        TokenizerStatus::NotConfigured => json!({ "status": "not_configured" }),
+        TokenizerStatus::Loading => json!({ "status": "loading" }),
+        TokenizerStatus::Loaded(reference) => {
+            json!({ "status": "loaded", "id": format!("{:016x}", reference.id), "bytes": reference.bytes })
+        }
+        TokenizerStatus::Failed(error) => json!({ "status": "failed", "error": error }),
+    }
+}
+
+fn worker(pool: &PoolSnapshot, member: &Member) -> Value {
+    let targets: Vec<Value> = member.targets.iter().map(|one| target(pool, member, one)).collect();
+    json!({
+        "address": member.spec.address.to_string(),
+        "role": role(member.spec.role),
+        "labels": member.spec.labels,
+        "health": health(member.table_health()),
+        "health_error": member.health_error,
+        "load_error": member.load_error,
+        "drain": member.spec.drain,
+        "leaving": member.leaving.is_some(),
+        "in_endpoint_file": member.listed,
+        "in_target_table": member.in_table(),
+        "restarts": member.restarts,
+        "process_start": member.load.process_start,
+        "targets": targets,
+    })
+}
+
+fn target(pool: &PoolSnapshot, member: &Member, target: &MemberTarget) -> Value {
+    let load = member.load.of(target.spec.rank);
+    let source = pool.sources.get(&target.slot);
+    json!({
+        "id": TargetId::of(&member.spec.address.to_string(), target.spec.rank).to_string(),
+        "slot": target.slot.0,
+        "rank": target.spec.rank,
+        "running": load.running,
+        "waiting": load.waiting,
+        "kv_usage": load.kv_usage,
+        "capacity_tokens": load.capacity_tokens,
+        "state": target.source.0.as_str(),
+        "state_since_unix_ms": target.source.1.0,
+        "reason": source.map(|(report, _)| report.reason.as_str()),
+        "events": target.spec.events.as_ref().map(|events| json!({
+            "endpoint": events.endpoint,
+            "replay": events.replay,
+            "topic": events.topic,
+        })),
+        "source": source.map(|(report, stats)| events(report, stats)),
+    })
+}
+
+fn events(report: &SourceReport, stats: &StreamStats) -> Value {
+    json!({
+        "last_seq": report.last_seq,
+        "last_applied_ms_ago": report.last_applied.map(|at| at.elapsed().as_millis() as u64),
+        "last_batch_time": report.last_batch_time,
+        "batches": report.batches,
+        "events": report.events,
+        "stored_blocks": report.stored_blocks,
+        "removed_blocks": report.removed_blocks,
+        "unknown_removals": report.unknown_removals,
+        "gaps": report.gaps,
+        "checks": report.checks,
+        "restarts": report.restarts,
+        "undecodable": report.undecodable,
+        "unindexable": report.unindexable,
+        "orphans": report.orphans,
+        "orphans_dropped": report.orphans_dropped,
+        "held_batches": report.held_batches,
+        "page_tokens": report.page_tokens,
+        "rank_mismatches": report.rank_mismatches,
+        "stream": {
+            "backlog_messages": stats.backlog_messages,
+            "backlog_bytes": stats.backlog_bytes,
+            "dropped": stats.dropped,
+            "received": stats.received,
+            "connects": stats.connects,
+            "connect_failures": stats.connect_failures,
+        },
+    })
+}
+
+fn role(role: Role) -> &'static str {
+    match role {
+        Role::Both => "both",
+        Role::Prefill => "prefill",
+        Role::Decode => "decode",
+    }
+}
+
+fn health(health: Health) -> &'static str {
+    match health {
+        Health::Unknown => "unknown",
+        Health::Healthy => "healthy",
+        Health::Unhealthy => "unhealthy",
+        Health::Draining => "draining",
+    }
+}

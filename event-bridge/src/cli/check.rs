@@ -1,0 +1,173 @@
+//! `event-bridge check`.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::{CliError, out};
+use crate::config::{Config, EnvoyConfig, IngestEndpoint, PoolConfig, WorkerSource, WorkerSpec, parse_workers, read};
+
+pub(super) const EXAMPLES: &str = "Examples:
+  event-bridge check --config /etc/kv-router/bridge.yaml
+
+Nothing is connected to and nothing is written.";
+
+#[derive(Debug, Args)]
+pub(super) struct CheckArgs {
+    /// Configuration file.
+    #[arg(long, short, value_name = "FILE")]
+    config: PathBuf,
+}
+
+pub(super) fn check(args: &CheckArgs) -> Result<(), CliError> {
+    let config = Config::load(&args.config)?;
+    let mut report = Report::default();
+    report.config(&config);
+    out::print(&report.text)?;
+    match report.problems {
+        0 => Ok(()),
+        problems => Err(CliError::Unusable(problems)),
+    }
+}
+
+/// What the bridge would do, and what of it would not work.
+#[derive(Debug, Default)]
+struct Report {
+    text: String,
+    problems: usize,
+}
+
+impl Report {
+    fn line(&mut self, indent: usize, text: &str) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.text, "{:indent$}{text}", "");
+    }
+
+    fn problem(&mut self, indent: usize, text: &str) {
+        self.problems += 1;
+        self.line(indent, &format!("PROBLEM: {text}"));
+    }
+
+    fn config(&mut self, config: &Config) {
+        let Config { envoys, admin, log, push, pools } = config;
+        self.line(0, &format!("admin server on http://{}", admin.listen));
+        self.line(0, &format!("log filter {}, {:?} lines", log.filter, log.format));
+        let (interval, heartbeat) = (push.interval.as_millis(), push.heartbeat.as_millis());
+        self.line(0, &format!("pushes at most every {interval} ms, heartbeat every {heartbeat} ms"));
+        if envoys.is_empty() {
+            self.line(0, "no Envoy is supplied: this bridge only watches");
+        }
+        envoys.iter().for_each(|envoy| self.envoy(envoy));
+        pools.iter().for_each(|pool| self.pool(pool));
+    }
+
+    fn envoy(&mut self, envoy: &EnvoyConfig) {
+        self.line(0, &format!("Envoy {}: pushes to {}", envoy.name, envoy.endpoint));
+        if let IngestEndpoint::Unix(path) = &envoy.endpoint
+            && path.parent().is_some_and(|dir| !dir.is_dir())
+        {
+            self.problem(2, &format!("the folder of {} does not exist", path.display()));
+        }
+        if let Some(path) = &envoy.secret_file {
+            match fs::read_to_string(path) {
+                Ok(secret) if secret.trim().is_empty() => self.problem(2, &format!("{} is empty", path.display())),
+                Ok(_) => self.line(2, &format!("with the secret in {}", path.display())),
+                Err(error) => self.problem(2, &format!("{}: {error}", path.display())),
+            }
+        }
+    }
+
+    fn pool(&mut self, pool: &PoolConfig) {
+        self.line(0, &format!("pool {}: models {}", pool.name, pool.models.join(", ")));
+        if !pool.adapters.is_empty() {
+            self.line(2, &format!("adapters {}", pool.adapters.join(", ")));
+        }
+        match &pool.model_dir {
+            Some(dir) => self.model_dir(dir),
+            None => self.line(2, "no model directory: only token-id prompts are matched exactly"),
+        }
+        match &pool.eds_file {
+            Some(path) => {
+                self.line(2, &format!("endpoints of cluster {} are written to {}", pool.cluster, path.display()));
+                if path.parent().is_some_and(|dir| !dir.as_os_str().is_empty() && !dir.is_dir()) {
+                    self.problem(2, &format!("the folder of {} does not exist", path.display()));
+                }
+            }
+            None => self.line(2, &format!("cluster {} has its endpoints from elsewhere", pool.cluster)),
+        }
+        match &pool.workers {
+            WorkerSource::Static(workers) => self.workers(workers),
+            WorkerSource::File(path) => self.workers_file(pool, path),
+        }
+    }
+
+    fn model_dir(&mut self, dir: &Path) {
+        self.line(2, &format!("tokenizer and chat template from {}", dir.display()));
+        if !dir.is_dir() {
+            self.problem(2, &format!("{} is no folder", dir.display()));
+        }
+    }
+
+    fn workers_file(&mut self, pool: &PoolConfig, path: &Path) {
+        self.line(2, &format!("workers from {}, watched", path.display()));
+        let parsed = read(path).and_then(|text| parse_workers(&text, path, &pool.worker_defaults, pool.limits));
+        match parsed {
+            Ok(workers) => self.workers(&workers),
+            Err(error) => self.problem(2, &error.to_string()),
+        }
+    }
+
+    fn workers(&mut self, workers: &[WorkerSpec]) {
+        if workers.is_empty() {
+            self.line(2, "no workers at present");
+        }
+        for worker in workers {
+            let draining = if worker.drain { ", draining" } else { "" };
+            self.line(2, &format!("worker {} ({:?}{draining})", worker.address, worker.role));
+            for rank in &worker.ranks {
+                let name = rank.rank.map(|rank| format!("rank {rank}: ")).unwrap_or_default();
+                let events = match &rank.events {
+                    None => "no events: load only".to_owned(),
+                    Some(events) => {
+                        let verb = if events.bind { "awaited on" } else { "from" };
+                        let replay = events.replay.as_deref().unwrap_or("none");
+                        format!("events {verb} {}, replay {replay}", events.endpoint)
+                    }
+                };
+                self.line(4, &format!("{name}{events}"));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::Scratch;
+
+    #[test]
+    fn says_what_would_happen_and_what_would_not_work() {
+        let scratch = Scratch::new();
+        let path = scratch.path("bridge.yaml");
+        let pool = "name: p, models: [m], adapters: [a], eds_file: eds.json, workers_file: w.yaml, model_dir: none";
+        fs::write(&path, format!("envoys: [{{endpoint: 'unix:i.sock'}}]\npools: [{{{pool}}}]")).unwrap();
+        let report = |path: &Path| {
+            let mut report = Report::default();
+            report.config(&Config::load(path).unwrap());
+            report
+        };
+        let before = report(&path);
+        assert_eq!(before.problems, 2, "{}", before.text);
+        assert!(before.text.contains("PROBLEM: ") && before.text.contains("w.yaml"), "{}", before.text);
+
+        fs::create_dir(scratch.path("none")).unwrap();
+        fs::write(scratch.path("w.yaml"), "workers: [{address: '10.0.0.1:80', ranks: 2, drain: true}]").unwrap();
+        let after = report(&path);
+        assert_eq!(after.problems, 0, "{}", after.text);
+        for part in ["worker 10.0.0.1:80 (Both, draining)", "rank 1: events from tcp://10.0.0.1:5558, replay none"] {
+            assert!(after.text.contains(part), "{part} missing in {}", after.text);
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! The command line. Every command is a file here; `main` only calls [`main`].
+//!
+//! Answers go to standard output, logs and errors to standard error. Colour is used on terminals only, and not when
+//! `NO_COLOR` is set.
+
+mod check;
+mod error;
+mod out;
+mod run;
+mod workers;
+
+use clap::{Parser, Subcommand};
+
+pub use error::CliError;
+
+const EXIT_CODES: &str = "Exit codes: 0 success, 1 the command failed, 2 wrong usage, 3 a configuration was refused.";
+
+/// Follows the KV-cache events of inference engines and supplies Envoys with what they need to route by them.
+#[derive(Debug, Parser)]
+#[command(name = "event-bridge", version, about, after_help = EXIT_CODES, max_term_width = 100)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the bridge until SIGTERM or SIGINT.
+    #[command(after_help = run::EXAMPLES)]
+    Run(run::RunArgs),
+    /// Check a configuration and what it names, and print what the bridge would do.
+    #[command(after_help = check::EXAMPLES)]
+    Check(check::CheckArgs),
+    /// Show the workers of a running bridge.
+    #[command(after_help = workers::EXAMPLES)]
+    Workers(workers::WorkersArgs),
+}
+
+/// Carries out a command.
+///
+/// # Errors
+/// [`CliError`] with the text for standard error and the exit code.
+pub fn main(cli: Cli) -> Result<(), CliError> {
+    match cli.command {
+        Command::Run(args) => run::run(args),
+        Command::Check(args) => check::check(&args),
+        Command::Workers(args) => workers::workers(&args),
+    }
+}

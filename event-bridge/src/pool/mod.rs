@@ -1,0 +1,39 @@
+//! A pool: who its workers are, what they hold, and what Envoys should know of them.
+//!
+//! One task per pool owns the index and the workers' state; everything reaches it as a message.
+//!
+//! | file | what |
+//! |---|---|
+//! | `membership`, `member`, `slots` | workers entering and leaving, in an order that loses no request; pure |
+//! | `table`, `view` | target table, and what Envoys should know; pure |
+//! | `endpoints` | when the endpoint file is written |
+//! | `pages` | which pages each Envoy lacks; pure |
+//! | `tokenizer` | compiles the pool's tokenizer |
+//! | `runners` | event streams and probes of the workers |
+//! | `state` | the pool's state and what each message does to it |
+//! | `task` | the loop |
+//! | `message`, `snapshot` | what others ask of it, and what they see |
+
+mod endpoints;
+mod member;
+mod membership;
+#[cfg(test)]
+mod membership_tests;
+mod message;
+mod pages;
+#[cfg(test)]
+mod pages_tests;
+mod runners;
+mod slots;
+mod snapshot;
+mod state;
+mod table;
+mod task;
+mod tokenizer;
+mod view;
+
+pub use member::{Leaving, Member, MemberTarget};
+pub use message::{PageBatch, PageOutcome, PoolGone, PoolHandle, PoolRequest};
+pub use snapshot::{Holding, IndexDump, PoolSnapshot, TokenizerStatus};
+pub use state::Counters;
+pub use task::PoolTask;

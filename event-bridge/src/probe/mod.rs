@@ -1,0 +1,12 @@
+//! Health and load of workers. Probes only report; what follows from a report is the pool's business.
+
+mod health;
+mod http;
+mod load;
+mod names;
+mod prometheus;
+mod task;
+
+pub use http::{ProbeError, WorkerClient};
+pub use load::{EngineLoad, RankLoad};
+pub use task::{MemberId, ProbeHandle, ProbeReport, spawn};
