@@ -84,10 +84,10 @@ bench: setup ## Benchmarks of the pure core and of the bridge's ingest
 	cargo bench --package kv-routing --package event-bridge
 
 bench-path: setup ## What the filter adds to a request: Envoy with it, without it, and no Envoy
-	@bench/path.sh
+	cargo run --release --package bench --bin path
 
 bench-replay: wasm build ## Mooncake trace: hit rate and time to first token by balancing method
-	@bench/replay.sh
+	cargo run --package bench --bin replay
 
 .PHONY: clean
 clean: ## Remove build results and run state; keeps .deps

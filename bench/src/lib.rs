@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`load`] | closed-loop load over plain blocking sockets, so that the generator costs little and adds no scheduler |
 //! | [`cpu`] | processor time of other processes |
+//! | [`path`] | Envoy with the filter, without it, and no Envoy |
 //! | [`bodies`] | chat requests of a wanted length, with text shared or never seen |
 
 #![allow(
@@ -18,3 +19,4 @@
 pub mod bodies;
 pub mod cpu;
 pub mod load;
+pub mod path;

@@ -15,4 +15,5 @@ mod harness;
 mod headers;
 mod large;
 mod membership;
+mod replay;
 mod routing;

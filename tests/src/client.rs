@@ -130,7 +130,12 @@ impl Reply {
 
 /// A POST of a JSON document, for tests that add headers to it.
 pub fn json(url: &str, document: &Value) -> Request<Body> {
-    Request::post(url).header(CONTENT_TYPE, "application/json").body(full(document.to_string())).expect("URL")
+    post(url, document.to_string())
+}
+
+/// A POST of JSON that is written already.
+pub fn post(url: &str, json: impl Into<Bytes>) -> Request<Body> {
+    Request::post(url).header(CONTENT_TYPE, "application/json").body(full(json)).expect("URL")
 }
 
 /// A body of known length.

@@ -27,11 +27,15 @@ pub fn model_dir(family: &str) -> PathBuf {
     existing(repository().join(".deps/tokenizers").join(family), "make setup")
 }
 
-/// A native program of this workspace, built in the profile of the running test.
+/// A native program of this workspace, built in the profile of the running one.
 pub fn program(name: &str) -> PathBuf {
-    let test = std::env::current_exe().expect("a running test has a path");
-    let profile = test.ancestors().nth(2).expect("tests run from target/PROFILE/deps");
-    existing(profile.join(name), "make build")
+    let running = std::env::current_exe().expect("a running program has a path");
+    let mut folder = running.parent().expect("it lies in a folder");
+    if folder.ends_with("deps") {
+        // Tests lie one folder below programs.
+        folder = folder.parent().expect("deps lies in a folder");
+    }
+    existing(folder.join(name), "make build")
 }
 
 /// Where logs of failed tests are kept.

@@ -1,5 +1,6 @@
 //! Replays a trace through Envoy, at the trace's own arrival times, and measures what clients see.
 
+mod compare;
 mod trace;
 
 use std::time::{Duration, Instant};
@@ -9,6 +10,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::client::Client;
+pub use compare::Balancing;
 pub use trace::{TraceRequest, first, working_set_tokens};
 
 /// How to replay.

@@ -1,0 +1,39 @@
+//! The first 500 requests of the Mooncake conversation trace on four simulated engines, by way of balancing;
+//! `make bench-replay` starts it.
+
+#![allow(clippy::print_stdout, reason = "its output is a table")]
+
+use anyhow::Result;
+use clap::Parser;
+use e2e::replay::{self, Balancing};
+
+#[derive(Parser)]
+struct Arguments {
+    /// Requests of the trace.
+    #[arg(long, default_value_t = 500)]
+    requests: usize,
+    /// How many times faster than recorded everything happens.
+    #[arg(long, default_value_t = 5.0)]
+    compression: f64,
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let Arguments { requests, compression } = Arguments::parse();
+    let requests = replay::first(requests);
+    println!("{} requests, {compression} times as fast; times are in the trace's own time\n", requests.len());
+    println!("| balancing | prefix hit rate | TTFT mean | TTFT p90 | TTFT p99 |");
+    println!("|---|---|---|---|---|");
+    for balancing in Balancing::ALL {
+        let outcome = balancing.replay(&requests, compression).await?;
+        println!(
+            "| {} | {:.2} % | {:.0} ms | {:.0} ms | {:.0} ms |",
+            balancing.name(),
+            100.0 * outcome.hit_rate(),
+            outcome.mean().as_secs_f64() * compression * 1e3,
+            outcome.quantile(0.9).as_secs_f64() * compression * 1e3,
+            outcome.quantile(0.99).as_secs_f64() * compression * 1e3,
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,78 @@
+//! The same trace under different ways of balancing.
+
+use anyhow::Result;
+use mock_engine::{EngineConfig, Speed};
+
+use super::{Outcome, Replay, TraceRequest, working_set_tokens};
+use crate::engine::{self, Engine};
+use crate::envoy;
+use crate::stack::{Options, Stack};
+
+const ENGINES: usize = 4;
+const BLOCK_SIZE: u32 = 16;
+/// About what an A100-class GPU does for an 8B model: the trace loads four of them to a good half.
+const PREFILL_TOKENS_PER_S: f64 = 20_000.0;
+const DECODE_MS_PER_TOKEN: f64 = 10.0;
+const MAX_OUTPUT: u32 = 32;
+
+/// How requests are balanced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Balancing {
+    /// The filter.
+    Kv,
+    /// Envoy's least request.
+    LeastRequest,
+    /// Envoy's round robin.
+    RoundRobin,
+}
+
+impl Balancing {
+    /// All, the filter first.
+    pub const ALL: [Self; 3] = [Self::Kv, Self::LeastRequest, Self::RoundRobin];
+
+    /// Name for tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kv => "kv",
+            Self::LeastRequest => "least request",
+            Self::RoundRobin => "round robin",
+        }
+    }
+
+    fn envoy(self) -> envoy::Options {
+        match self {
+            Self::Kv => envoy::Options::default(),
+            Self::LeastRequest => envoy::Options::without_filter(),
+            Self::RoundRobin => envoy::Options::round_robin(),
+        }
+    }
+
+    /// Replays `requests` on fresh engines, everything `compression` times as fast as recorded.
+    ///
+    /// # Errors
+    /// When any request fails.
+    pub async fn replay(self, requests: &[TraceRequest], compression: f64) -> Result<Outcome> {
+        let engines = Engine::start_many(ENGINES, &engine(requests, compression)).await;
+        let workers: Vec<_> = engines.iter().map(Engine::worker).collect();
+        let options = Options { envoy: self.envoy(), family: None, block_size: BLOCK_SIZE, ..Options::default() };
+        let stack = Stack::start(&workers, options).await;
+        let replay = Replay { model: stack.options.model.clone(), compression, max_output: MAX_OUTPUT };
+        replay.run(&stack.envoy.url, requests).await
+    }
+}
+
+/// The cache of each engine holds a quarter of the working set.
+fn engine(requests: &[TraceRequest], compression: f64) -> EngineConfig {
+    let blocks = working_set_tokens(requests) / BLOCK_SIZE as usize / ENGINES;
+    EngineConfig {
+        block_size: BLOCK_SIZE,
+        num_blocks: u32::try_from(blocks).expect("blocks of a trace"),
+        max_model_len: Some(131_072),
+        speed: Speed {
+            prefill_tokens_per_s: PREFILL_TOKENS_PER_S,
+            decode_ms_per_token: DECODE_MS_PER_TOKEN,
+            speedup: compression,
+        },
+        ..engine::config()
+    }
+}
