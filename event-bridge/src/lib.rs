@@ -7,6 +7,7 @@
 //! | [`probe`] | health and load of workers over HTTP |
 //! | [`stream`] | the event sockets: connect, drain, replay |
 //! | [`engine`] | bytes of an engine's event messages to typed events; no sockets, no clock |
+//! | [`tokenizer`] | model files to compiled tokenizer; the Hugging Face library as reference |
 //! | [`ingest`] | order, gaps and restarts of streams; events to the prefix index of a pool; no sockets, no clock |
 //! | [`pool`] | owner of a pool's state; who is in the target table, which pages changed |
 //! | [`eds`] | Envoy's endpoint file |
@@ -34,3 +35,4 @@ pub mod publish;
 #[cfg(test)]
 mod scratch;
 pub mod stream;
+pub mod tokenizer;

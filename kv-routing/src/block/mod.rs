@@ -20,7 +20,7 @@ pub use chain::{ChainHasher, chain, extend, local_hash};
 pub use seed::{BASE_SEED, HashSeed};
 
 /// One token of a vocabulary.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode)]
 #[repr(transparent)]
 pub struct TokenId(pub u32);
 

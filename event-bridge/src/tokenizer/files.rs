@@ -1,0 +1,101 @@
+//! The files of a model directory that decide how it tokenizes.
+
+use std::path::{Path, PathBuf};
+
+use kv_routing::tokens::template::{self, RequestedFormat, TemplateConfig, TemplateError};
+use xxhash_rust::xxh3::Xxh3;
+
+use super::CompileError;
+
+/// Largest `tokenizer.json` seen is 33 MB.
+const FILE_BOUND: u64 = 256 << 20;
+
+/// Contents of the files; absent ones are `None`.
+#[derive(Clone, Debug, Default)]
+pub struct ModelFiles {
+    /// The directory, for messages.
+    pub directory: PathBuf,
+    /// `tokenizer.json`
+    pub tokenizer: Vec<u8>,
+    /// `tokenizer_config.json`
+    pub config: Option<Vec<u8>>,
+    /// `chat_template.jinja`
+    pub template: Option<Vec<u8>>,
+    /// `config.json`
+    pub model_config: Option<Vec<u8>>,
+    /// `chat_template.json`
+    pub template_json: Option<Vec<u8>>,
+    /// `additional_chat_templates/tool_use.jinja`
+    pub tool_template: Option<Vec<u8>>,
+}
+
+impl ModelFiles {
+    /// Reads a model directory.
+    ///
+    /// # Errors
+    /// [`CompileError::Read`] when `tokenizer.json` is missing or a file cannot be read, [`CompileError::TooLarge`].
+    pub fn read(directory: &Path) -> Result<Self, CompileError> {
+        let required = |name: &str| read_bounded(&directory.join(name));
+        let optional = |name: &str| match read_bounded(&directory.join(name)) {
+            Err(CompileError::Read { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            other => other.map(Some),
+        };
+        Ok(Self {
+            directory: directory.to_owned(),
+            tokenizer: required("tokenizer.json")?,
+            config: optional("tokenizer_config.json")?,
+            template: optional("chat_template.jinja")?,
+            model_config: optional("config.json")?,
+            template_json: optional("chat_template.json")?,
+            tool_template: optional("additional_chat_templates/tool_use.jinja")?,
+        })
+    }
+
+    /// XXH3-128 of all files with their names and sizes.
+    pub fn hash(&self) -> u128 {
+        let mut hasher = Xxh3::new();
+        let named = [
+            ("tokenizer.json", Some(&self.tokenizer)),
+            ("tokenizer_config.json", self.config.as_ref()),
+            ("chat_template.jinja", self.template.as_ref()),
+            ("config.json", self.model_config.as_ref()),
+            ("chat_template.json", self.template_json.as_ref()),
+            ("tool_use.jinja", self.tool_template.as_ref()),
+        ];
+        for (name, content) in named {
+            let Some(content) = content else { continue };
+            hasher.update(name.as_bytes());
+            hasher.update(&(content.len() as u64).to_le_bytes());
+            hasher.update(content);
+        }
+        hasher.digest128()
+    }
+
+    /// The chat templates, checked to render as in Python.
+    ///
+    /// # Errors
+    /// [`TemplateError`] when there is none, or it is not supported.
+    pub fn templates(&self, format: RequestedFormat) -> Result<TemplateConfig, TemplateError> {
+        let files = template::ModelFiles {
+            config: self.model_config.as_deref(),
+            tokenizer_config: self.config.as_deref(),
+            chat_template: self.template.as_deref(),
+            chat_template_json: self.template_json.as_deref(),
+            tool_template: self.tool_template.as_deref(),
+        };
+        files.load(format)
+    }
+
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+}
+
+fn read_bounded(path: &Path) -> Result<Vec<u8>, CompileError> {
+    let read = |source| CompileError::Read { path: path.to_owned(), source };
+    let bytes = std::fs::metadata(path).map_err(read)?.len();
+    if bytes > FILE_BOUND {
+        return Err(CompileError::TooLarge { path: path.to_owned(), bytes, bound: FILE_BOUND });
+    }
+    std::fs::read(path).map_err(read)
+}

@@ -1,0 +1,24 @@
+//! From a model's files to the compiled tokenizer the filter uses, and the proof that it is right.
+//!
+//! [`compile`] reads `tokenizer.json` and its companions, recognises the way of tokenizing or refuses by name, and lays out
+//! the tables. [`Reference`] is the Hugging Face library itself; [`self_test`] compares the two over a built-in corpus before a
+//! compiled tokenizer is used.
+
+mod added;
+mod compile;
+pub mod corpus;
+mod error;
+mod files;
+mod json;
+mod model;
+mod pattern;
+mod pipeline;
+mod reference;
+mod self_test;
+mod unicode;
+
+pub use compile::{CompiledTokenizer, RenderOptions, Report, compile, compile_files};
+pub use error::{CompileError, Unsupported};
+pub use files::ModelFiles;
+pub use reference::{Reference, ReferenceError};
+pub use self_test::{FirstDifference, SelfTest, compare, self_test};

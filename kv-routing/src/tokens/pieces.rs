@@ -1,0 +1,102 @@
+//! Pieces to tokens: what is done with every chunk that no cache knows.
+
+use super::bpe::{LongMerge, SHORT_SYMBOLS, ShortMerge, first_symbols};
+use super::cache::WordCache;
+use super::image::Family;
+use super::scan::Scanner;
+use super::table::{PieceKey, Tables};
+use super::tokenizer::Tokenizer;
+use crate::block::TokenId;
+
+/// Buffers and the word cache of one VM.
+#[derive(Debug)]
+pub(crate) struct Workshop {
+    pub(crate) words: WordCache,
+    short: ShortMerge,
+}
+
+impl Workshop {
+    /// `word_bits`: the word cache has 2^`word_bits` places.
+    pub(crate) fn new(word_bits: u32) -> Self {
+        Self { words: WordCache::new(word_bits), short: ShortMerge::default() }
+    }
+}
+
+/// How tokenizing a part ended.
+pub(crate) enum PartEnd {
+    /// At the part's end, or where the budget ran out.
+    Stopped,
+    /// At a piece so long that it is merged in steps; the part goes on behind it.
+    Long(LongMerge),
+}
+
+/// Tokenizes `text[*at..end]`, a part without added tokens, until the budget of bytes is used up.
+pub(crate) fn tokenize_part(
+    tokenizer: &Tokenizer,
+    tables: &Tables<'_>,
+    workshop: &mut Workshop,
+    text: &[u8],
+    at: &mut usize,
+    end: usize,
+    out: &mut Vec<TokenId>,
+    budget: &mut i64,
+) -> PartEnd {
+    let part = text.get(..end).unwrap_or(text);
+    let scanner = Scanner::new(tokenizer.meta().pattern, tables.classes);
+    let words = tokenizer.meta().family == Family::Characters && tokenizer.meta().flags.word_starts;
+    let byte_level = tokenizer.meta().family == Family::ByteLevel;
+    while *at < end && *budget > 0 {
+        let start = *at;
+        let piece_end = if words { word_start(part, start) } else { scanner.next(part, start) };
+        *at = piece_end;
+        *budget -= (piece_end - start) as i64;
+        let key = PieceKey::of(text, start, piece_end);
+        if let Some(key) = key {
+            if let Some(tokens) = workshop.words.get(key) {
+                out.extend_from_slice(tokens);
+                continue;
+            }
+        }
+        if let Some(token) = tables.vocab.whole(text, start, piece_end) {
+            out.push(token);
+            if let Some(key) = key {
+                workshop.words.put(key, &[token]);
+            }
+            continue;
+        }
+        let short = &mut workshop.short;
+        if byte_level && piece_end - start <= SHORT_SYMBOLS {
+            short.set_bytes(tables, text.get(start..piece_end).unwrap_or(&[]));
+        } else {
+            short.symbols.clear();
+            first_symbols(tables, tokenizer.meta(), text, start, piece_end, &mut short.symbols);
+            if short.symbols.len() > SHORT_SYMBOLS {
+                return PartEnd::Long(LongMerge::new(tables, &short.symbols));
+            }
+            short.set_symbols(tables);
+        }
+        workshop.short.run(tables);
+        out.extend_from_slice(&workshop.short.symbols);
+        if let Some(key) = key {
+            workshop.words.put(key, &workshop.short.symbols);
+        }
+    }
+    PartEnd::Stopped
+}
+
+/// End of the SentencePiece word at `start`: the next `▁` behind another character.
+fn word_start(part: &[u8], start: usize) -> usize {
+    const MARK: &[u8] = "▁".as_bytes();
+    let mut at = start;
+    while part.get(at..).is_some_and(|rest| rest.starts_with(MARK)) {
+        at += MARK.len();
+    }
+    while let Some(rest) = part.get(at..) {
+        match rest.iter().position(|byte| *byte == 0xe2) {
+            None => return part.len(),
+            Some(offset) if part.get(at + offset..).is_some_and(|rest| rest.starts_with(MARK)) => return at + offset,
+            Some(offset) => at += offset + 1,
+        }
+    }
+    part.len()
+}

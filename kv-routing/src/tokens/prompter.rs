@@ -1,0 +1,167 @@
+//! The facade: one model's renderer and tokenizer with their caches.
+
+use thiserror::Error;
+
+use super::image::ImageError;
+use super::pieces::Workshop;
+use super::prepare::Preparation;
+use super::template::{RenderError, Renderer, TemplateError};
+use super::tokenizer::Tokenizer;
+use crate::block::{BlockSize, HashSeed, SequenceHash, TokenId};
+use crate::openai::{InferenceRequest, PromptInput};
+use crate::wire::UnixMillis;
+
+/// Places of the word cache as a power of two.
+const WORD_BITS: u32 = 14;
+
+/// One model's renderer and tokenizer with their caches; one per tokenizer and VM.
+#[derive(Debug)]
+pub struct Prompter {
+    tokenizer: Tokenizer,
+    renderer: Option<Renderer>,
+    workshop: Workshop,
+}
+
+/// Bounds of the caches of one [`Prompter`].
+#[derive(Clone, Copy, Debug)]
+pub struct CacheLimits {
+    /// Bytes of cached text, ids and hashes.
+    pub bytes: u32,
+}
+
+/// How the hashes are chained for one request.
+#[derive(Clone, Copy, Debug)]
+pub struct HashPlan {
+    /// Tokens per block.
+    pub block_size: BlockSize,
+    /// Adapter and salt.
+    pub seed: HashSeed,
+}
+
+/// State of a [`Preparation`] after one slice.
+#[derive(Debug)]
+pub enum Progress {
+    /// Call [`Prompter::advance`] again.
+    More,
+    /// Ready.
+    Done(PreparedPrompt),
+}
+
+/// A prompt ready to be looked up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PreparedPrompt {
+    /// Prompt tokens.
+    pub tokens: u32,
+    /// Sequence hashes of its full blocks.
+    pub chain: Vec<SequenceHash>,
+    /// Bytes of text tokenized anew.
+    pub fresh_bytes: u32,
+    /// Bytes of text whose tokens came from the cache.
+    pub cached_bytes: u32,
+}
+
+/// Why a compiled tokenizer cannot be used.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum LoadError {
+    /// Not a compiled tokenizer, damaged, or made by another release.
+    #[error("compiled tokenizer: {0}")]
+    Image(#[from] ImageError),
+    /// The chat template does not compile.
+    #[error(transparent)]
+    Template(#[from] TemplateError),
+}
+
+/// Why one prompt cannot be prepared exactly.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum PromptError {
+    /// Nothing to tokenize in the body.
+    #[error("the request has no prompt routing can use")]
+    Absent,
+    /// The model has no chat template.
+    #[error("a chat request, but the model's files have no chat template")]
+    NoTemplate,
+    /// The chat template refused the messages.
+    #[error(transparent)]
+    Render(#[from] RenderError),
+    /// Too long for the configured bound.
+    #[error("prompt of {bytes} bytes is over the bound of {bound}")]
+    TooLong {
+        /// Bytes of the prompt.
+        bytes: u32,
+        /// The bound.
+        bound: u32,
+    },
+}
+
+impl Prompter {
+    /// Takes a compiled tokenizer (all parts, in order) and uses its tables in place.
+    ///
+    /// # Errors
+    /// [`LoadError`] when it is damaged, of another version, or its template does not compile.
+    pub fn load(compiled: Vec<u8>, limits: CacheLimits) -> Result<Self, LoadError> {
+        let _ = limits;
+        let tokenizer = Tokenizer::load(compiled)?;
+        let renderer = tokenizer.template()?.map(Renderer::compile).transpose()?;
+        Ok(Self { tokenizer, renderer, workshop: Workshop::new(WORD_BITS) })
+    }
+
+    /// The tokenizer inside.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    /// Renders the prompt of `request` and gets ready to tokenize it. Token-id prompts need no prompter: see [`prepare_tokens`].
+    ///
+    /// # Errors
+    /// [`PromptError`] when the prompt cannot be prepared exactly.
+    pub fn begin(
+        &mut self,
+        request: &InferenceRequest<'_>,
+        plan: HashPlan,
+        now: UnixMillis,
+    ) -> Result<Preparation, PromptError> {
+        match &request.prompt {
+            PromptInput::Text(text) => Ok(self.begin_text(text.to_string(), request.add_special_tokens, plan)),
+            PromptInput::Chat(chat) => {
+                let renderer = self.renderer.as_ref().ok_or(PromptError::NoTemplate)?;
+                let rendered = renderer.render(chat, now)?;
+                Ok(self.begin_text(rendered.text, request.add_special_tokens, plan))
+            }
+            PromptInput::Tokens(_) | PromptInput::Absent => Err(PromptError::Absent),
+        }
+    }
+
+    /// Gets ready to tokenize a text that needs no rendering; `add_special_tokens`: with what the post-processor puts around it.
+    pub fn begin_text(&self, text: String, add_special_tokens: bool, plan: HashPlan) -> Preparation {
+        Preparation::new(&self.tokenizer, text, add_special_tokens, plan, false)
+    }
+
+    /// Tokenizes and hashes about `budget_bytes` of text that is not cached. The slices do not change the result.
+    pub fn advance(&mut self, preparation: &mut Preparation, budget_bytes: u32) -> Progress {
+        if preparation.advance(&self.tokenizer, &mut self.workshop, budget_bytes) {
+            Progress::Done(preparation.take_result())
+        } else {
+            Progress::More
+        }
+    }
+
+    /// The tokens of a text, for tools and tests; the same way as a prompt goes, without the caches of whole chunks.
+    pub fn encode(&mut self, text: &str, add_special_tokens: bool) -> Vec<TokenId> {
+        // One block per prompt at most: nobody looks at the hashes.
+        let Some(block_size) = BlockSize::new(BlockSize::MAX) else { return Vec::new() };
+        let plan = HashPlan { block_size, seed: HashSeed::default() };
+        let mut preparation = Preparation::new(&self.tokenizer, text.to_owned(), add_special_tokens, plan, true);
+        while !preparation.advance(&self.tokenizer, &mut self.workshop, u32::MAX) {}
+        preparation.take_tokens()
+    }
+}
+
+/// Hashes a prompt that came as token ids.
+pub fn prepare_tokens(tokens: &[TokenId], plan: HashPlan) -> PreparedPrompt {
+    PreparedPrompt {
+        tokens: u32::try_from(tokens.len()).unwrap_or(u32::MAX),
+        chain: crate::block::chain(tokens, plan.block_size, plan.seed),
+        fresh_bytes: 0,
+        cached_bytes: 0,
+    }
+}
