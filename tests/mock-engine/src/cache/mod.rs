@@ -7,6 +7,8 @@ mod free_queue;
 mod hash;
 mod pool;
 mod table;
+#[cfg(test)]
+mod tests;
 
 pub use hash::{BlockHash, BlockHasher, DEFAULT_HASH_SEED, ExtraKey};
 pub use pool::{BlockId, BlockPool};

@@ -2,6 +2,8 @@
 
 mod clock;
 mod rank;
+#[cfg(test)]
+mod tests;
 mod tracked;
 
 pub use rank::{Rank, RankConfig, Submission, Ticket};

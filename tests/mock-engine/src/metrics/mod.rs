@@ -3,6 +3,8 @@
 mod families;
 mod histogram;
 mod render;
+#[cfg(test)]
+mod tests;
 
 pub use histogram::Histogram;
 pub use render::{ServerFacts, render};

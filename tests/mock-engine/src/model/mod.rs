@@ -7,6 +7,8 @@ mod chat;
 mod content_format;
 mod python;
 mod template;
+#[cfg(test)]
+mod tests;
 mod words;
 
 use std::path::{Path, PathBuf};

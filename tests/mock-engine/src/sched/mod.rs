@@ -6,6 +6,8 @@
 mod request;
 mod scheduler;
 mod step;
+#[cfg(test)]
+mod tests;
 
 pub use request::{AnswerTokens, FinishReason, Output, Request, RequestId, RequestSpec};
 pub use scheduler::{Scheduler, SchedulerLimits, SchedulerStats};
