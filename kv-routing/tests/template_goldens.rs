@@ -23,27 +23,34 @@ fn data() -> PathBuf {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/templates")).to_owned()
 }
 
+/// Where the recordings are: other ones can be given.
+fn goldens_dir() -> PathBuf {
+    std::env::var_os("TEMPLATE_GOLDENS").map_or_else(data, PathBuf::from)
+}
+
 fn json(file: &str) -> Value {
-    let text = std::fs::read(data().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+    let text = std::fs::read(goldens_dir().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
     serde_json::from_slice(&text).unwrap_or_else(|error| panic!("{file}: {error}"))
 }
 
-/// The conversation as a template gets it.
-fn input(case: &Value) -> TemplateInput {
-    let value = |name: &str| match &case[name] {
-        Value::Null => None,
-        given => Some(to_value(given.to_string().as_bytes()).unwrap()),
-    };
-    let variables = case["variables"].as_object().into_iter().flatten();
+/// The conversations as templates get them. Read by our own reader: `serde_json` would make floats of long integers.
+fn inputs() -> Vec<(String, TemplateInput)> {
+    let text = std::fs::read(goldens_dir().join("conversations.json")).unwrap();
+    let cases = to_value(&text).unwrap();
+    cases.try_iter().unwrap().map(|case| (case.get_attr("name").unwrap().to_string(), input(&case))).collect()
+}
+
+fn input(case: &minijinja::Value) -> TemplateInput {
+    let given =
+        |name: &str| Some(case.get_attr(name).unwrap()).filter(|value| !value.is_undefined() && !value.is_none());
+    let pairs = |value: minijinja::Value| value.as_object().unwrap().try_iter_pairs().unwrap().collect();
     TemplateInput {
-        messages: value("messages").unwrap().try_iter().unwrap().collect(),
-        tools: value("tools"),
-        documents: value("documents"),
-        add_generation_prompt: case["add_generation_prompt"].as_bool().unwrap_or(true),
+        messages: given("messages").unwrap().try_iter().unwrap().collect(),
+        tools: given("tools"),
+        documents: given("documents"),
+        add_generation_prompt: given("add_generation_prompt").is_none_or(|value| value.is_true()),
         continue_final_message: false,
-        variables: variables
-            .map(|(name, value)| (name.as_str().into(), to_value(value.to_string().as_bytes()).unwrap()))
-            .collect(),
+        variables: given("variables").map(pairs).unwrap_or_default(),
     }
 }
 
@@ -71,14 +78,8 @@ fn leave_difference(template: &str, case: &str, text: &str) {
 fn supported_templates_render_as_in_python_and_the_others_are_refused() {
     let goldens = json("goldens.json");
     let texts = json("texts.json");
-    let conversations = json("conversations.json");
     let now = UnixMillis(goldens["now"].as_u64().unwrap());
-    let inputs: Vec<(String, TemplateInput)> = conversations
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|case| (case["name"].as_str().unwrap().to_owned(), input(case)))
-        .collect();
+    let inputs = inputs();
     let mut refused = BTreeMap::new();
     let mut differences = Vec::new();
     let (mut equal, mut refused_by_both, mut refused_by_python) = (0, 0, 0);

@@ -3,7 +3,7 @@
 use minijinja::Value;
 
 use super::{Cursor, JsonError, Kind, Number};
-use crate::openai::value::{DictBuilder, List};
+use crate::openai::value::{DictBuilder, Float, List};
 
 impl Cursor<'_> {
     /// Reads one value of any kind.
@@ -29,7 +29,7 @@ impl Cursor<'_> {
             Kind::String => Value::from(self.string()?),
             Kind::Number => match self.number()? {
                 Number::Int(value) => i64::try_from(value).map_or_else(|_| Value::from(value), Value::from),
-                Number::Float(value) => Value::from(value),
+                Number::Float(value) => Float::value(value),
             },
             Kind::Bool => Value::from(self.bool()?),
             Kind::Null => {

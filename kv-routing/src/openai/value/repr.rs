@@ -5,6 +5,8 @@ use std::fmt::{self, Write};
 use minijinja::Value;
 use minijinja::value::ValueKind;
 
+use super::Float;
+
 /// `repr` of a finite or infinite float: the shortest digits that read back, with an exponent below 1e-4 and from 1e16.
 pub fn float_repr(value: f64) -> String {
     if value.is_nan() {
@@ -48,9 +50,9 @@ pub fn write_repr(value: &Value, out: &mut dyn Write) -> fmt::Result {
         ValueKind::Undefined => out.write_str("Undefined"),
         ValueKind::None => out.write_str("None"),
         ValueKind::Bool => out.write_str(if value.is_true() { "True" } else { "False" }),
-        ValueKind::Number if !value.is_integer() => match f64::try_from(value.clone()) {
-            Ok(float) => out.write_str(&float_repr(float)),
-            Err(_) => write!(out, "{value}"),
+        ValueKind::Number if !value.is_integer() => match Float::of(value) {
+            Some(float) => out.write_str(&float_repr(float)),
+            None => write!(out, "{value}"),
         },
         ValueKind::String => string_repr(value.as_str().unwrap_or_default(), out),
         ValueKind::Seq => sequence_repr(value, out),

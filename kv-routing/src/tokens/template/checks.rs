@@ -3,6 +3,8 @@
 use minijinja::Value;
 use minijinja::value::ValueKind;
 
+use crate::openai::value::Float;
+
 /// Strings, lists, dicts and undefined values; not none, unlike in minijinja.
 pub(super) fn is_iterable(value: &Value) -> bool {
     !value.is_none() && value.try_iter().is_ok()
@@ -19,12 +21,17 @@ pub(super) fn is_sequence(value: &Value) -> bool {
 
 /// Booleans are numbers.
 pub(super) fn is_number(value: &Value) -> bool {
-    matches!(value.kind(), ValueKind::Number | ValueKind::Bool)
+    matches!(value.kind(), ValueKind::Number | ValueKind::Bool) || is_float(value)
+}
+
+/// Also those that are objects here.
+pub(super) fn is_float(value: &Value) -> bool {
+    Float::of(value).is_some()
 }
 
 /// Functions and macros; not implemented by minijinja.
 pub(super) fn is_callable(value: &Value) -> bool {
-    value.kind() == ValueKind::Plain
+    value.kind() == ValueKind::Plain && !is_float(value)
 }
 
 /// Every cased character is lower case, and there is one.

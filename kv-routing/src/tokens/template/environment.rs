@@ -49,6 +49,7 @@ fn add_checks(env: &mut Environment<'static>) {
     env.add_test("iterable", checks::is_iterable);
     env.add_test("sequence", checks::is_sequence);
     env.add_test("number", checks::is_number);
+    env.add_test("float", checks::is_float);
     env.add_test("callable", checks::is_callable);
     env.add_test("lower", checks::is_lower);
     env.add_test("upper", checks::is_upper);

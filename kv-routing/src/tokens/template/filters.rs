@@ -6,7 +6,7 @@ use minijinja::value::{Kwargs, Rest, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
 
 use super::methods::{capitalized, python_space, split_lines, strip_chars};
-use crate::openai::value::{List, write_python};
+use crate::openai::value::{Float, List, write_python};
 
 /// `str(value)`; nothing for an undefined one.
 pub(super) fn text(value: &Value) -> Cow<'_, str> {
@@ -164,7 +164,7 @@ pub(super) fn int(value: &Value, default: Option<Value>, base: Option<u32>) -> V
     let parsed = match value.kind() {
         ValueKind::Bool => Some(i128::from(value.is_true())),
         ValueKind::Number if value.is_integer() => return value.clone(),
-        ValueKind::Number => f64::try_from(value.clone()).ok().and_then(truncated),
+        ValueKind::Number | ValueKind::Plain => Float::of(value).and_then(truncated),
         ValueKind::String => {
             let text = value.as_str().unwrap_or_default().trim_matches(python_space).replace('_', "");
             let base = base.unwrap_or(10);
@@ -185,6 +185,7 @@ pub(super) fn float(value: &Value, default: Option<Value>) -> Value {
     let parsed = match value.kind() {
         ValueKind::Bool => Some(f64::from(u8::from(value.is_true()))),
         ValueKind::Number => f64::try_from(value.clone()).ok(),
+        ValueKind::Plain => Float::of(value),
         ValueKind::String => value.as_str().and_then(|text| text.trim_matches(python_space).parse().ok()),
         _ => None,
     };

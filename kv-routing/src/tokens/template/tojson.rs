@@ -5,7 +5,7 @@ use std::fmt::Write;
 use minijinja::value::{Kwargs, Rest, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
 
-use crate::openai::value::float_repr;
+use crate::openai::value::{Float, float_repr};
 
 /// `value | tojson(ensure_ascii=false, indent=none, separators=none, sort_keys=false)`.
 pub(super) fn tojson(value: &Value, args: Rest<Value>, kwargs: Kwargs) -> Result<String, Error> {
@@ -71,25 +71,19 @@ impl Writer {
             ValueKind::String => self.string(value.as_str().unwrap_or_default()),
             ValueKind::Seq | ValueKind::Iterable => return self.list(value, level),
             ValueKind::Map => return self.dict(value, level),
+            _ if Float::of(value).is_some() => self.number(value),
             kind => return Err(failed(format!("a value of kind {kind} is not JSON serializable"))),
         }
         Ok(())
     }
 
     fn number(&mut self, value: &Value) {
-        if value.is_integer() {
-            let _ = write!(self.out, "{value}");
-            return;
-        }
-        match f64::try_from(value.clone()) {
-            Ok(float) if float.is_nan() => self.out.push_str("NaN"),
-            Ok(float) if float.is_infinite() => {
-                self.out.push_str(if float > 0.0 { "Infinity" } else { "-Infinity" });
-            }
-            Ok(float) => self.out.push_str(&float_repr(float)),
-            Err(_) => {
-                let _ = write!(self.out, "{value}");
-            }
+        match Float::of(value) {
+            Some(float) if float.is_nan() => self.out.push_str("NaN"),
+            Some(float) if float.is_infinite() => self.out.push_str(if float > 0.0 { "Infinity" } else { "-Infinity" }),
+            Some(float) => self.out.push_str(&float_repr(float)),
+            // Writing to a string cannot fail.
+            None => drop(write!(self.out, "{value}")),
         }
     }
 
