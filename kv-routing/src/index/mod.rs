@@ -15,6 +15,7 @@ mod run;
 mod writer;
 
 #[cfg(test)]
+#[cfg(not(target_family = "wasm"))]
 mod tests;
 
 pub use limits::{IndexLimits, IndexStats, StoreOutcome};

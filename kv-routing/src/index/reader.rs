@@ -129,13 +129,15 @@ impl Coverage {
         self.0.get_mut(at)
     }
 
+    /// A malformed page may tell more of a tier than of that tier and others: each length counts as at least the one
+    /// before it.
     fn into_overlaps(self) -> Overlaps {
-        let slots = (0..=u16::MAX).zip(self.0).filter(|(_, covered)| covered.disk > 0);
-        let overlap = |covered: PerTier<u32>| Overlap {
-            device: covered.device,
-            host: covered.host.saturating_sub(covered.device),
-            disk: covered.disk.saturating_sub(covered.host),
+        let overlap = |covered: PerTier<u32>| {
+            let host = covered.host.max(covered.device);
+            let disk = covered.disk.max(host);
+            Overlap { device: covered.device, host: host - covered.device, disk: disk - host }
         };
-        Overlaps(slots.map(|(slot, covered)| (Slot(slot), overlap(covered))).collect())
+        let slots = (0..=u16::MAX).map(Slot).zip(self.0.into_iter().map(overlap));
+        Overlaps(slots.filter(|(_, overlap)| overlap.total() > 0).collect())
     }
 }

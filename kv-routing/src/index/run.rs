@@ -7,7 +7,7 @@ use crate::target::{Slot, Tier};
 
 /// Place of a live run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct RunId(u32);
+pub(super) struct RunId(pub(super) u32);
 
 /// A run that may be gone meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -197,6 +197,11 @@ impl Runs {
 
     pub(super) fn get_mut(&mut self, id: RunId) -> Option<&mut Run> {
         self.cells.get_mut(id.0 as usize).and_then(|cell| cell.run.as_mut())
+    }
+
+    /// Hash of the block at a place.
+    pub(super) fn hash_at(&self, at: BlockAt) -> Option<SequenceHash> {
+        self.get(at.run)?.hashes.get(usize::from(at.offset)).copied()
     }
 
     /// The run `weak` was made for, if it still lives.

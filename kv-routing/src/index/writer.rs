@@ -8,11 +8,9 @@ mod matching;
 mod remove;
 mod store;
 
-use std::collections::HashMap;
-
 use self::evict::EvictionQueue;
 use self::holdings::Holdings;
-use super::block_map::{BlockAt, BlockMap, KeyedState};
+use super::block_map::{BlockAt, BlockMap};
 use super::holder::RUN_BLOCKS;
 use super::pages::{self, PageSet, PageTuning};
 use super::run::{Change, RunId, Runs};
@@ -72,7 +70,7 @@ impl PrefixIndex {
         Self {
             max_blocks: limits.max_blocks.max(2 * u64::from(run_blocks)),
             run_blocks,
-            blocks: HashMap::with_hasher(KeyedState::new(secret)),
+            blocks: BlockMap::new(secret),
             runs: Runs::default(),
             pages: PageSet::new(tuning.pages),
             holdings: Holdings::default(),
@@ -86,14 +84,14 @@ impl PrefixIndex {
 
     /// Whether any target holds `block`.
     pub fn knows(&self, block: SequenceHash) -> bool {
-        let Some(BlockAt { run, offset }) = self.blocks.get(&block).copied() else { return false };
+        let Some(BlockAt { run, offset }) = self.blocks.find(block, &self.runs) else { return false };
         let holds = |holder: &super::holder::Holder| Tier::ALL.into_iter().any(|tier| holder.holds(tier, offset));
         self.runs.get(run).is_some_and(|run| run.holders.iter().any(holds))
     }
 
     /// Whether `slot` holds `block` on `tier`.
     pub fn holds(&self, slot: Slot, tier: Tier, block: SequenceHash) -> bool {
-        let Some(BlockAt { run, offset }) = self.blocks.get(&block).copied() else { return false };
+        let Some(BlockAt { run, offset }) = self.blocks.find(block, &self.runs) else { return false };
         self.runs.get(run).and_then(|run| run.holder(slot)).is_some_and(|holder| holder.holds(tier, offset))
     }
 
@@ -117,9 +115,7 @@ impl PrefixIndex {
     /// Size figures. Cheap: costs a few steps per target, not per block.
     pub fn stats(&self) -> IndexStats {
         let blocks = self.blocks.len() as u64;
-        // A map keeps one control byte per bucket and fills at most 7/8 of them; vectors are half empty at worst and
-        // a quarter on average.
-        let map = self.blocks.capacity() * 8 / 7 * (size_of::<(SequenceHash, BlockAt)>() + 1);
+        // Vectors that grow by doubling are a quarter empty on average.
         let vectors = (blocks * 8 + self.holders * size_of::<super::holder::Holder>() as u64) * 5 / 4;
         let tables = self.runs.arena_bytes() + self.pages.table_bytes() + self.holdings.bytes() + self.queue.bytes();
         IndexStats {
@@ -130,7 +126,7 @@ impl PrefixIndex {
             pages: self.pages.len() as u64,
             page_bytes: self.pages.bytes(),
             evicted_blocks: self.evicted_blocks,
-            bytes: (map + tables) as u64 + vectors,
+            bytes: (self.blocks.bytes() + tables) as u64 + vectors,
         }
     }
 
@@ -144,8 +140,8 @@ impl PrefixIndex {
         }
         let Some(run) = self.runs.get_mut(id) else { return };
         let extent = run.extent();
-        for hash in run.hashes.drain(usize::from(extent)..) {
-            self.blocks.remove(&hash);
+        for (offset, hash) in (extent..).zip(run.hashes.drain(usize::from(extent)..)) {
+            self.blocks.remove(hash, BlockAt { run: id, offset });
         }
         self.pages.update(run, change.published);
         if extent == 0 {

@@ -42,7 +42,7 @@ impl PrefixIndex {
             };
             // Should parents form a circle, this entry ends it.
             depths.insert(at.0, None);
-            let Some(BlockAt { run: above, offset }) = self.blocks.get(&parent).copied() else { break None };
+            let Some(BlockAt { run: above, offset }) = self.blocks.find(parent, &self.runs) else { break None };
             path.push((at.0, u32::from(offset) + 1));
             let Some(run) = self.runs.get(above) else { break None };
             at = (above, run);

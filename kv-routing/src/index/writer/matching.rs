@@ -14,7 +14,7 @@ impl PrefixIndex {
         let mut found: Vec<(Slot, PerTier<u32>)> = Vec::new();
         let mut depth = 0_u32;
         let mut rest = chain;
-        while let Some(BlockAt { run, offset: 0 }) = rest.first().and_then(|hash| self.blocks.get(hash)).copied()
+        while let Some(BlockAt { run, offset: 0 }) = rest.first().and_then(|hash| self.blocks.find(*hash, &self.runs))
             && let Some(run) = self.runs.get(run)
         {
             let agreed = run.agreement(0, rest);

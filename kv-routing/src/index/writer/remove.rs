@@ -12,7 +12,7 @@ impl PrefixIndex {
     ///
     /// Blocks may go in any order: one that goes from the middle only shortens what its target covers.
     pub fn remove(&mut self, slot: Slot, tier: Tier, block: SequenceHash) -> bool {
-        let Some(BlockAt { run: id, offset }) = self.blocks.get(&block).copied() else { return false };
+        let Some(BlockAt { run: id, offset }) = self.blocks.find(block, &self.runs) else { return false };
         let Some(run) = self.runs.get_mut(id) else { return false };
         let Some(change) = run.release(slot, tier, offset) else { return false };
         if change.blocks > 0 {

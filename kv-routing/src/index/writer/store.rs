@@ -3,7 +3,7 @@
 use super::PrefixIndex;
 use crate::block::SequenceHash;
 use crate::index::StoreOutcome;
-use crate::index::block_map::{BlockAt, insert_new};
+use crate::index::block_map::BlockAt;
 use crate::target::{Slot, Tier};
 
 impl PrefixIndex {
@@ -23,7 +23,7 @@ impl PrefixIndex {
         let mut before = parent;
         let mut rest = blocks;
         while let Some(first) = rest.first() {
-            let known = self.blocks.get(first).copied();
+            let known = self.blocks.find(*first, &self.runs);
             let Some(at) = known.or_else(|| self.append(before, rest)) else { break };
             let taken = self.hold(slot, tier, at, rest);
             let Some((done, more)) = rest.split_at_checked(usize::from(taken)) else { break };
@@ -40,10 +40,11 @@ impl PrefixIndex {
 
     /// Puts the leading unknown blocks of `chain`, of which the first is unknown, behind `before`: at the end of that
     /// block's run where it is the last block and there is room, else into a new run. Returns where the first one is.
-    /// `None` only when the index has as many runs as it can number.
+    /// `None` when it cannot be taken in: there are as many runs as can be numbered, or the block map refuses it.
     fn append(&mut self, before: Option<SequenceHash>, chain: &[SequenceHash]) -> Option<BlockAt> {
-        let parent_at = before.and_then(|hash| self.blocks.get(&hash)).copied();
+        let parent_at = before.and_then(|hash| self.blocks.find(hash, &self.runs));
         let run_blocks = self.run_blocks;
+        self.blocks.reserve(chain.len().min(usize::from(run_blocks)), &self.runs);
         let has_room = |at: &BlockAt| {
             let length = self.runs.get(at.run).map_or(0, |run| run.len());
             at.offset + 1 == length && length < run_blocks
@@ -57,19 +58,24 @@ impl PrefixIndex {
                 id
             }
         };
+        let offset = self.runs.get(id)?.len();
+        let room = usize::from(run_blocks.saturating_sub(offset));
+        let new = chain.iter().take(room).take_while(|block| self.blocks.find(**block, &self.runs).is_none()).count();
         let run = self.runs.get_mut(id)?;
-        let first = BlockAt { run: id, offset: run.len() };
-        let room = usize::from(run_blocks.saturating_sub(first.offset));
-        if first.offset == 0 {
-            run.hashes.reserve_exact(chain.len().min(room));
+        if offset == 0 {
+            run.hashes.reserve_exact(new);
         }
-        for block in chain.iter().take(room) {
-            if !insert_new(&mut self.blocks, *block, BlockAt { run: id, offset: run.len() }) {
+        for block in chain.iter().take(new) {
+            if !self.blocks.insert(*block, BlockAt { run: id, offset: run.len() }) {
                 break;
             }
             run.hashes.push(*block);
         }
-        Some(first)
+        if run.len() == 0 {
+            self.end_run(id);
+            return None;
+        }
+        (run.len() > offset).then_some(BlockAt { run: id, offset })
     }
 
     /// Adds references from the known block at `at` on, as far as its run agrees with `chain`. Returns how many.
