@@ -13,6 +13,29 @@ pub fn local_hash(tokens: &[TokenId], seed: HashSeed) -> LocalHash {
     LocalHash(xxh3_64_with_seed(&bytes, seed.value()))
 }
 
+/// Hash of one block in which images or other items lie: their hashes (see [`image_hash`]), sorted, follow the tokens
+/// as little-endian `u64`.
+pub fn local_hash_with_images(tokens: &[TokenId], images: &[u64], seed: HashSeed) -> LocalHash {
+    let mut bytes = Vec::with_capacity(tokens.len() * 4 + images.len() * 8);
+    for token in tokens {
+        bytes.extend_from_slice(&token.0.to_le_bytes());
+    }
+    for image in images {
+        bytes.extend_from_slice(&image.to_le_bytes());
+    }
+    LocalHash(xxh3_64_with_seed(&bytes, seed.value()))
+}
+
+/// Hash of an item's identifier: its first 16 digits when it is 64 hexadecimal digits, else its XXH3-64.
+pub fn image_hash(identifier: &str) -> u64 {
+    let is_digest = identifier.len() == 64 && identifier.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let digits = identifier.get(..16).filter(|_| is_digest);
+    match digits.and_then(|digits| u64::from_str_radix(digits, 16).ok()) {
+        Some(hash) => hash,
+        None => xxh3_64_with_seed(identifier.as_bytes(), 0),
+    }
+}
+
 /// Sequence hash of a block whose predecessor in the chain is `parent` (`None` for a first block).
 pub fn extend(parent: Option<SequenceHash>, local: LocalHash) -> SequenceHash {
     let Some(parent) = parent else {
@@ -113,6 +136,18 @@ mod tests {
         assert_eq!(plain, hash(Some(""), Some("")));
         assert_ne!(plain, hash(Some("a"), None));
         assert_ne!(hash(Some("a"), None), hash(None, Some("a")));
+    }
+
+    #[test]
+    fn images_separate_blocks_and_none_change_nothing() {
+        let block = tokens(0..4);
+        let plain = local_hash(&block, HashSeed::default());
+        assert_eq!(local_hash_with_images(&block, &[], HashSeed::default()), plain);
+        assert_ne!(local_hash_with_images(&block, &[1], HashSeed::default()), plain);
+        let digest = "0123456789abcdef".repeat(4);
+        assert_eq!(image_hash(&digest), 0x0123_4567_89ab_cdef);
+        assert_ne!(image_hash(&digest[..63]), 0x0123_4567_89ab_cdef);
+        assert_ne!(image_hash("a"), image_hash("b"));
     }
 
     #[test]

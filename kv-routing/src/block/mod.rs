@@ -16,7 +16,7 @@ use std::num::NonZeroU32;
 
 use bincode::{Decode, Encode};
 
-pub use chain::{ChainHasher, chain, extend, local_hash};
+pub use chain::{ChainHasher, chain, extend, image_hash, local_hash, local_hash_with_images};
 pub use seed::{BASE_SEED, HashSeed};
 
 /// One token of a vocabulary.
