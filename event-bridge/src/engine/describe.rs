@@ -63,7 +63,7 @@ fn stored(event: &Stored<'_>) -> Value {
 }
 
 fn removed(event: &Removed<'_>) -> Value {
-    let Removed { hashes: blocks, medium, group, locality, ownership } = event;
+    let Removed { hashes: blocks, medium, every_tier: _, group, locality, ownership } = event;
     let mut object = Map::new();
     object.insert("type".into(), json!("BlockRemoved"));
     object.insert("block_hashes".into(), hashes(blocks));

@@ -76,6 +76,8 @@ pub struct Removed<'a> {
     pub hashes: Vec<EngineHash>,
     /// Where they lay, as the engine spells it.
     pub medium: Option<Cow<'a, str>>,
+    /// The layout does not say where they lay: they are gone from every tier.
+    pub every_tier: bool,
     /// KV cache group.
     pub group: Option<u32>,
     /// Whether the tier belongs to this worker, in the engine's word; see [`is_remote`].

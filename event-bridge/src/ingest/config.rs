@@ -29,8 +29,12 @@ pub struct IngestConfig {
     pub gap_policy: GapPolicy,
     /// Blocks with unknown parents kept per target.
     pub max_orphans: u32,
+    /// Engine pages kept per target; a target that announces more is cleared, since no engine holds that many.
+    pub max_pages: u32,
     /// Bytes of live batches held back per target while a replay runs.
     pub max_held_bytes: usize,
+    /// Random number that nobody else knows; keeps strangers from piling their prompts into one bucket of a map.
+    pub secret: u64,
     /// A quiet stream with a replay endpoint is checked this often; zero never.
     pub audit_every: Duration,
 }
@@ -43,7 +47,9 @@ impl Default for IngestConfig {
             min_block_tokens: 8,
             gap_policy: GapPolicy::default(),
             max_orphans: 65_536,
+            max_pages: 16 << 20,
             max_held_bytes: 64 << 20,
+            secret: 0,
             audit_every: Duration::from_secs(30),
         }
     }

@@ -1,9 +1,19 @@
 //! Order, gaps and restarts of streams, and events to the prefix index of one pool. No sockets and no clock: stream
 //! events and the time come in, actions go out.
+//!
+//! | module | what |
+//! |---|---|
+//! | `sequence` | one stream's order: what may be applied, what is held back, when everything known is void |
+//! | `residency` | one target's pages and references, and from them its entries in the index |
+//! | `target` | both of them, and the target's state |
+//! | `pool` | all targets of a pool over one index |
 
 mod config;
 mod pool;
 mod report;
+mod residency;
+mod sequence;
+mod target;
 
 pub use config::{GapPolicy, IngestConfig, SourceSpec};
 pub use pool::{Action, Ingest};

@@ -25,6 +25,8 @@ pub enum Reason {
     NotConnected,
     /// The connection was lost and is being made again.
     Disconnected,
+    /// Connected, and nothing was ever published.
+    NoEvents,
     /// The first replay is running.
     Synchronizing,
     /// A gap, reconnect or backward sequence is being checked against the replay buffer.
@@ -37,10 +39,20 @@ pub enum Reason {
     EventsLost,
     /// The replay endpoint does not answer.
     ReplayUnanswered,
+    /// The replay endpoint answers with another engine's batches.
+    ReplayContradicts,
+    /// Replay and live batches were not yet seen to come from the same engine; the next live batch settles it.
+    Unconfirmed,
+    /// The engine sends events this release does not know.
+    UnknownEvents,
     /// Blocks whose parents were never announced are held back.
     Orphans,
     /// The engine's pages do not fit the pool's blocks.
     PageSize,
+    /// The engine's hashes do not name whole prefixes, so that its removals hit the wrong blocks.
+    HashConflict,
+    /// The target announced more than any engine holds and was cleared.
+    Overflow,
     /// Everything was cleared although only the device tier is sure to be empty.
     TiersCleared,
     /// The index dropped blocks to stay within its bound.
@@ -58,14 +70,20 @@ impl Reason {
             Self::InOrder => "in_order",
             Self::NotConnected => "not_connected",
             Self::Disconnected => "disconnected",
+            Self::NoEvents => "no_events",
             Self::Synchronizing => "synchronizing",
             Self::Checking => "checking",
             Self::HistoryTrimmed => "history_trimmed",
             Self::BatchesLost => "batches_lost",
             Self::EventsLost => "events_lost",
             Self::ReplayUnanswered => "replay_unanswered",
+            Self::ReplayContradicts => "replay_contradicts",
+            Self::Unconfirmed => "unconfirmed",
+            Self::UnknownEvents => "unknown_events",
             Self::Orphans => "orphans",
             Self::PageSize => "page_size",
+            Self::HashConflict => "hash_conflict",
+            Self::Overflow => "overflow",
             Self::TiersCleared => "tiers_cleared",
             Self::IndexBound => "index_bound",
             Self::ParityUnknown => "parity_unknown",
@@ -93,6 +111,10 @@ pub struct SourceReport {
     pub gaps: u64,
     /// New incarnations of the engine noticed.
     pub restarts: u64,
+    /// Times that batches were lost for good.
+    pub losses: u64,
+    /// Live batches that had been received before.
+    pub duplicate_batches: u64,
     /// Batches applied.
     pub batches: u64,
     /// Events applied.
@@ -105,8 +127,16 @@ pub struct SourceReport {
     pub unknown_removals: u64,
     /// Batches and events that did not decode.
     pub undecodable: u64,
+    /// Events of kinds this release does not know.
+    pub unknown_events: u64,
     /// Stores that cannot be indexed (placeholders, masked blocks, tokens that are not numbers).
     pub unindexable: u64,
+    /// Blocks stored under an engine hash that had another meaning.
+    pub hash_conflicts: u64,
+    /// Times the engine emptied its cache.
+    pub clears: u64,
+    /// Engine pages held now, those without known parents included.
+    pub pages: u64,
     /// Blocks with unknown parents held back now.
     pub orphans: u64,
     /// Orphans dropped because of their bound.

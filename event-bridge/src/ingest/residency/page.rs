@@ -1,0 +1,123 @@
+//! What is known of one engine page.
+
+use kv_routing::block::SequenceHash;
+use kv_routing::target::Tier;
+
+use super::strip::StripId;
+
+/// What a page means in terms of the pool's blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Content {
+    /// Exactly one block.
+    Block(SequenceHash),
+    /// Several blocks, of which this is the last; the others are in the group's table of wide pages.
+    Wide(SequenceHash),
+    /// A part of a block: page `index` of a strip.
+    Part(StripId, u16),
+    /// Its tokens are unknown or unusable, and so are those of everything behind it.
+    Dead,
+}
+
+/// References to a page, per tier.
+type Refs = [u16; 3];
+
+/// One engine page of one group. There is one per block and target, so it is packed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Page {
+    word: u64,
+    refs: Refs,
+    kind: Kind,
+    /// The seed of its chain is in the group's table, because it is not the plain one.
+    pub(super) seeded: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Block,
+    Wide,
+    Part,
+    Dead,
+}
+
+impl Page {
+    pub(super) fn new(content: Content, seeded: bool) -> Self {
+        let (kind, word) = match content {
+            Content::Block(hash) => (Kind::Block, hash.0),
+            Content::Wide(last) => (Kind::Wide, last.0),
+            Content::Part(strip, index) => (Kind::Part, u64::from(strip.0) << 16 | u64::from(index)),
+            Content::Dead => (Kind::Dead, 0),
+        };
+        Self { word, refs: Refs::default(), kind, seeded }
+    }
+
+    pub(super) fn content(&self) -> Content {
+        match self.kind {
+            Kind::Block => Content::Block(SequenceHash(self.word)),
+            Kind::Wide => Content::Wide(SequenceHash(self.word)),
+            Kind::Part => Content::Part(StripId((self.word >> 16) as u32), self.word as u16),
+            Kind::Dead => Content::Dead,
+        }
+    }
+
+    /// One reference more; `true` when it is the tier's first. A count that is full stays full.
+    pub(super) fn hold(&mut self, tier: Tier) -> bool {
+        let Some(refs) = self.refs.get_mut(usize::from(tier.index())) else { return false };
+        *refs = refs.saturating_add(1);
+        *refs == 1
+    }
+
+    /// One reference less; `None` when there was none, `Some(true)` when it was the tier's last.
+    pub(super) fn release(&mut self, tier: Tier) -> Option<bool> {
+        let refs = self.refs.get_mut(usize::from(tier.index()))?;
+        *refs = refs.checked_sub(1)?;
+        Some(*refs == 0)
+    }
+
+    /// Takes over the references of another page.
+    pub(super) fn take_refs(&mut self, other: &Self) {
+        self.refs = other.refs;
+    }
+
+    pub(super) fn is_on(&self, tier: Tier) -> bool {
+        self.refs.get(usize::from(tier.index())).is_some_and(|refs| *refs > 0)
+    }
+
+    /// Whether no tier has it.
+    pub(super) fn is_gone(&self) -> bool {
+        self.refs == Refs::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packing_keeps_the_content() {
+        for content in [
+            Content::Block(SequenceHash(u64::MAX)),
+            Content::Wide(SequenceHash(1)),
+            Content::Part(StripId(u32::MAX), u16::MAX),
+            Content::Part(StripId(0), 7),
+            Content::Dead,
+        ] {
+            assert_eq!(Page::new(content, false).content(), content);
+        }
+        assert_eq!(size_of::<Page>(), 16);
+    }
+
+    #[test]
+    fn references_count_per_tier_and_never_go_below_zero() {
+        let mut page = Page::new(Content::Dead, false);
+        assert!(page.hold(Tier::Device));
+        assert!(!page.hold(Tier::Device));
+        assert!(page.hold(Tier::Disk));
+        assert_eq!(page.release(Tier::Host), None);
+        assert_eq!(page.release(Tier::Device), Some(false));
+        assert_eq!(page.release(Tier::Device), Some(true));
+        assert_eq!(page.release(Tier::Device), None);
+        assert!(!page.is_gone());
+        assert_eq!(page.release(Tier::Disk), Some(true));
+        assert!(page.is_gone());
+    }
+}

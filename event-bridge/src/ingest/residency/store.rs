@@ -1,0 +1,184 @@
+//! Storing pages whose tokens are known.
+
+use kv_routing::block::{BlockSize, HashSeed, SequenceHash, TokenId};
+use kv_routing::target::Tier;
+
+use super::chain::{Place, block_hash};
+use super::effects::Effects;
+use super::group::{Group, NewPage};
+use super::page::{Content, Page};
+use super::{Counters, keys};
+use crate::engine::{EngineHash, Stored};
+
+/// One store event on its way into a group.
+pub(super) struct StoreRun<'a, 'b> {
+    pub(super) group: &'a mut Group,
+    pub(super) effects: &'a mut Effects<'b>,
+    pub(super) counters: &'a mut Counters,
+    pub(super) tier: Tier,
+    pub(super) size: BlockSize,
+    pub(super) page_tokens: usize,
+    pub(super) seed: HashSeed,
+    pub(super) most_orphans: u32,
+}
+
+/// Blocks that became present one after another and enter the index in one piece.
+#[derive(Default)]
+struct Piece {
+    before: Option<SequenceHash>,
+    blocks: Vec<SequenceHash>,
+}
+
+impl StoreRun<'_, '_> {
+    pub(super) fn store(&mut self, event: &Stored<'_>) {
+        let Some(tokens) = event.tokens.ids() else { return };
+        if let Some(seed) = self.group.seed_of(event.parent) {
+            self.seed = seed;
+        }
+        match self.group.behind(event.parent) {
+            Some(Place::Boundary(before)) if self.page_tokens == self.size.tokens() as usize => {
+                self.store_blocks(event, tokens, before);
+            }
+            place => self.store_pages(event, tokens, place),
+        }
+    }
+
+    /// The common case: pages that are blocks, at a block's start.
+    fn store_blocks(&mut self, event: &Stored<'_>, tokens: &[TokenId], mut before: Option<SequenceHash>) {
+        let mut piece = Piece { before, blocks: Vec::with_capacity(event.hashes.len()) };
+        let seeded = self.seed != HashSeed::default();
+        for (at, (hash, tokens)) in event.hashes.iter().zip(tokens.chunks_exact(self.page_tokens)).enumerate() {
+            let mut keys = keys::of_block(event, at);
+            if keys.unknown {
+                self.flush(&mut piece, before);
+                return self.store_dead(event.hashes.get(at..).unwrap_or_default());
+            }
+            let block = block_hash(before, tokens, &mut keys.images, self.seed);
+            let mut is_new = false;
+            let page = self.group.pages.entry(*hash).or_insert_with(|| {
+                is_new = true;
+                Page::new(Content::Block(block), seeded)
+            });
+            let is_first = page.hold(self.tier);
+            let content = page.content();
+            if is_new && seeded {
+                self.group.seeds.insert(*hash, self.seed);
+            }
+            match content {
+                Content::Block(known) if known == block && is_first => piece.blocks.push(block),
+                other => {
+                    self.flush(&mut piece, Some(block));
+                    self.meet_again(*hash, other, is_first, block, before);
+                }
+            }
+            before = Some(block);
+            if is_new && !self.group.orphans.is_empty() {
+                self.flush(&mut piece, Some(block));
+                self.attach(*hash);
+            }
+        }
+        self.flush(&mut piece, None);
+    }
+
+    /// A page that was known. Should it be another block by its tokens than by its name, it stays what it was.
+    fn meet_again(
+        &mut self,
+        hash: EngineHash,
+        content: Content,
+        is_first: bool,
+        block: SequenceHash,
+        before: Option<SequenceHash>,
+    ) {
+        self.counters.duplicates += u64::from(!is_first);
+        self.counters.hash_conflicts += u64::from(!matches!(content, Content::Block(known) if known == block));
+        if is_first {
+            self.group.appear(hash, content, self.tier, before, self.effects);
+        }
+    }
+
+    fn flush(&mut self, piece: &mut Piece, next_before: Option<SequenceHash>) {
+        if !piece.blocks.is_empty() {
+            self.effects.show(self.tier, piece.before, &piece.blocks);
+            piece.blocks.clear();
+        }
+        piece.before = next_before;
+    }
+
+    /// Pages of any size at any place, or at none.
+    fn store_pages(&mut self, event: &Stored<'_>, tokens: &[TokenId], mut place: Option<Place>) {
+        let mut parent = event.parent;
+        for (at, (hash, tokens)) in event.hashes.iter().zip(tokens.chunks_exact(self.page_tokens)).enumerate() {
+            let mut keys = keys::of_block(event, at);
+            if keys.unknown {
+                return self.store_dead(event.hashes.get(at..).unwrap_or_default());
+            }
+            let page = NewPage { hash: *hash, tokens, images: &mut keys.images, seed: self.seed };
+            place = self.store_page(page, parent, place);
+            parent = Some(*hash);
+        }
+    }
+
+    /// Stores one page; returns the place behind it, if that is known.
+    fn store_page(&mut self, page: NewPage<'_>, parent: Option<EngineHash>, place: Option<Place>) -> Option<Place> {
+        let hash = page.hash;
+        if let Some(known) = self.group.pages.get(&hash) {
+            self.counters.duplicates += u64::from(known.is_on(self.tier));
+            let moved = place.is_some_and(|place| self.group.is_elsewhere(hash, place));
+            self.counters.hash_conflicts += u64::from(moved);
+            let before = place.and_then(Place::block_before);
+            self.group.hold(hash, self.tier, before, self.effects);
+            return self.group.behind(Some(hash));
+        }
+        match (place, parent) {
+            (Some(place), _) => {
+                let behind = self.group.place(place, page, self.size, self.counters);
+                self.group.hold(hash, self.tier, place.block_before(), self.effects);
+                self.attach(hash);
+                Some(behind)
+            }
+            (None, Some(parent)) => {
+                match self.group.orphans.get_mut(hash) {
+                    Some(orphan) => {
+                        orphan.page.hold(self.tier);
+                        self.counters.duplicates += 1;
+                    }
+                    None => self.group.adopt(parent, page, self.tier, self.most_orphans, self.counters),
+                }
+                None
+            }
+            (None, None) => None,
+        }
+    }
+
+    /// Pages behind something that cannot be named.
+    fn store_dead(&mut self, hashes: &[EngineHash]) {
+        self.counters.unindexable += hashes.len() as u64;
+        for hash in hashes {
+            if !self.group.hold(*hash, self.tier, None, self.effects) {
+                self.group.orphans.remove(*hash);
+                self.group.pages.insert(*hash, Page::new(Content::Dead, false));
+                self.group.hold(*hash, self.tier, None, self.effects);
+            }
+        }
+    }
+
+    /// Puts everything that waited for `parent` in its place.
+    fn attach(&mut self, parent: EngineHash) {
+        let mut open = vec![parent];
+        while let Some(parent) = open.pop() {
+            if !self.group.orphans.awaits(parent) {
+                continue;
+            }
+            let Some(place) = self.group.behind(Some(parent)) else { continue };
+            let inherited = self.group.seed_of(Some(parent));
+            for (hash, orphan) in self.group.orphans.take_children(parent) {
+                let mut images = orphan.images.into_vec();
+                let seed = inherited.unwrap_or(orphan.seed);
+                let page = NewPage { hash, tokens: &orphan.tokens, images: &mut images, seed };
+                self.group.place(place, page, self.size, self.counters);
+                self.group.give(hash, &orphan.page, place.block_before(), self.effects);
+                open.push(hash);
+            }
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Live batches held back while a replay runs, and replayed ones behind a hole.
+
+use std::collections::BTreeMap;
+
+use super::Batch;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Held {
+    batches: BTreeMap<u64, Batch>,
+    bytes: usize,
+    max_bytes: usize,
+    /// A batch was refused, so something after the held ones is missing.
+    overflowed: bool,
+}
+
+impl Held {
+    pub(super) fn new(max_bytes: usize) -> Self {
+        Self { batches: BTreeMap::new(), bytes: 0, max_bytes, overflowed: false }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.batches.len()
+    }
+
+    /// Keeps a batch, unless there is no room.
+    pub(super) fn keep(&mut self, batch: Batch) {
+        if self.batches.contains_key(&batch.seq) {
+            return;
+        }
+        if self.bytes + batch.payload.len() > self.max_bytes {
+            self.overflowed = true;
+            return;
+        }
+        self.bytes += batch.payload.len();
+        self.batches.insert(batch.seq, batch);
+    }
+
+    /// Whether the batch held under this one's number is the same; `None` when there is none.
+    pub(super) fn compare(&self, batch: &Batch) -> Option<bool> {
+        self.batches.get(&batch.seq).map(|held| held.digest == batch.digest)
+    }
+
+    /// Takes batch `seq` out.
+    pub(super) fn take(&mut self, seq: u64) -> Option<Batch> {
+        let batch = self.batches.remove(&seq)?;
+        self.bytes = self.bytes.saturating_sub(batch.payload.len());
+        Some(batch)
+    }
+
+    /// Takes out the batch with the lowest number.
+    pub(super) fn take_first(&mut self) -> Option<Batch> {
+        self.first().and_then(|first| self.take(first))
+    }
+
+    /// Drops everything up to `seq`.
+    pub(super) fn drop_to(&mut self, seq: u64) {
+        while let Some(first) = self.first().filter(|first| *first <= seq) {
+            self.take(first);
+        }
+    }
+
+    /// Lowest number held.
+    pub(super) fn first(&self) -> Option<u64> {
+        self.batches.keys().next().copied()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.batches.clear();
+        self.bytes = 0;
+        self.overflowed = false;
+    }
+
+    /// Whether something was refused since the last call.
+    pub(super) fn take_overflowed(&mut self) -> bool {
+        std::mem::take(&mut self.overflowed)
+    }
+}

@@ -1,0 +1,83 @@
+//! What is lost for good.
+
+use std::time::Instant;
+
+use super::{Era, History, MAX_CONTRADICTIONS, Recovery, Sequencer, Step};
+use crate::ingest::{GapPolicy, Reason};
+
+impl Sequencer {
+    /// Batches are lost. By policy everything known goes with them and `after` is what is known of the history then, or
+    /// it is kept and doubted.
+    pub(super) fn lose(&mut self, after: History, reason: Reason, steps: &mut Vec<Step>) {
+        self.counters.losses += 1;
+        match self.policy {
+            GapPolicy::Clear => self.forget(after, steps),
+            GapPolicy::Keep => self.begin_era(History::Doubtful(reason)),
+        }
+    }
+
+    /// A replay could not be had, or something is in no replay either.
+    pub(super) fn give_up(&mut self, recovery: &Recovery, now: Instant, steps: &mut Vec<Step>) {
+        self.next_audit = self.next_regular_audit(now);
+        let answered = recovery.top.is_some();
+        self.unanswered = !answered;
+        let reason = if answered { Reason::BatchesLost } else { Reason::ReplayUnanswered };
+        self.drain(steps);
+        let missing = self.held.first().is_some();
+        if missing || (self.last.is_some() && !recovery.quiet && !answered) {
+            let after = if self.last.is_some() { History::Partial(reason) } else { self.history };
+            self.lose(after, reason, steps);
+        }
+        if let Some(batch) = self.held.take_first() {
+            self.first(batch, true, steps);
+            self.drain(steps);
+        }
+        if self.held.first().is_some() || self.held.take_overflowed() {
+            self.check(false, None, now, steps);
+        }
+    }
+
+    /// A replay and the live batches cannot come from the same process. Mostly a restart was caught halfway and the next
+    /// replay is right; should it go on, the replay endpoint is another engine's and is left alone.
+    pub(super) fn contradicted(&mut self, now: Instant, steps: &mut Vec<Step>) {
+        self.contradictions += 1;
+        self.recovery = None;
+        self.held.clear();
+        self.live = None;
+        if self.contradictions <= MAX_CONTRADICTIONS {
+            self.forget(History::Unknown, steps);
+            return self.begin_anew(false, now, steps);
+        }
+        self.distrusted = true;
+        self.counters.losses += 1;
+        self.forget(History::Partial(Reason::ReplayContradicts), steps);
+    }
+
+    /// A batch could not be decoded: its number is used up and its content is lost. `true` when everything known must
+    /// go with it.
+    pub(crate) fn undecodable(&mut self, era: Era) -> bool {
+        self.counters.losses += 1;
+        if era != self.era {
+            return false;
+        }
+        match self.policy {
+            GapPolicy::Clear => self.history = History::Partial(Reason::EventsLost),
+            GapPolicy::Keep => self.history = History::Doubtful(Reason::EventsLost),
+        }
+        self.policy == GapPolicy::Clear
+    }
+
+    /// The engine emptied its cache: whatever was missing before does not matter any more.
+    pub(crate) fn heal(&mut self, era: Era) {
+        if era == self.era {
+            self.history = History::Complete;
+        }
+    }
+
+    /// Something of an applied batch is lost although the batch is not.
+    pub(crate) fn weaken(&mut self, era: Era, reason: Reason) {
+        if era == self.era && matches!(self.history, History::Complete | History::Unknown) {
+            self.history = History::Partial(reason);
+        }
+    }
+}

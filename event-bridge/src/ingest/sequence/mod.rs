@@ -1,0 +1,317 @@
+//! One stream's order: which batches may be applied, which are held back, and when everything known is void.
+//!
+//! Numbers alone do not prove that an engine is still the same process: after a restart they may even seem to go on
+//! where they stopped. So whenever there is doubt (a gap, a number that does not grow, a new connection, a quiet time)
+//! the engine's replay buffer is asked from the last applied batch on, that one included. The first answer must be that very
+//! batch, by its digest.
+//!
+//! ```text
+//!            Connected: replay from 0
+//!   Idle ────────────────────────────────┐
+//!                                        v
+//!              ┌───────────────────> Recovering ──────────────┐
+//!              │ gap, backward number,   │  ^  live batches    │ answered, end marker,
+//!              │ reconnect, audit:       │  │  are held        │ nothing missing:
+//!              │ replay from `last`      │  │                  │ held ones are applied
+//!              │                         v  │                  v
+//!              │        other process, or `last` trimmed:   Following
+//!              │        clear, replay from 0                   │ live batches are applied at once
+//!              └───────────────────────────────────────────────┘
+//!
+//!   no answer, no marker, still missing: asked again, MAX_ATTEMPTS times in all; then the gap policy decides
+//! ```
+//!
+//! Without a replay endpoint a stream goes straight to Following, and every doubt is a loss.
+
+mod held;
+mod live;
+mod loss;
+mod recover;
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use xxhash_rust::xxh3::xxh3_64;
+
+use self::held::Held;
+use super::{GapPolicy, Reason};
+use crate::stream::ReplayId;
+
+/// How often an unanswered or incomplete replay is asked for.
+const MAX_ATTEMPTS: u32 = 3;
+/// How often a replay that contradicts the live batches is believed to be a restart caught halfway.
+const MAX_CONTRADICTIONS: u32 = 3;
+/// A subscription may take effect a little after the replay was answered; what fell in between shows up in an audit.
+const SETTLE: Duration = Duration::from_secs(1);
+/// The stream promises to end every replay; should it not, this does.
+const REPLAY_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// What is to be done, in order.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Apply a batch.
+    Apply(Batch, Era),
+    /// Forget everything the target was believed to hold.
+    Clear,
+    /// Ask for a replay.
+    Replay {
+        /// Comes back in the answers.
+        id: ReplayId,
+        /// First sequence number wanted.
+        from: u64,
+    },
+}
+
+/// Counts losses and restarts, so that what a batch says about the history is not taken for what came after it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Era(u64);
+
+/// A batch in its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Batch {
+    pub(crate) seq: u64,
+    pub(crate) payload: Bytes,
+    digest: u64,
+}
+
+impl Batch {
+    pub(crate) fn new(seq: u64, payload: Bytes) -> Self {
+        Self { seq, digest: xxh3_64(&payload), payload }
+    }
+
+    fn mark(&self) -> Mark {
+        Mark { seq: self.seq, digest: self.digest }
+    }
+}
+
+/// A batch that was applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mark {
+    seq: u64,
+    digest: u64,
+}
+
+/// Whether everything since the engine's start was applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum History {
+    /// Not known yet.
+    Unknown,
+    /// Everything, or everything since the cache was last empty.
+    Complete,
+    /// Something is missing, but nothing known is wrong.
+    Partial(Reason),
+    /// Something is missing, and what is known may be wrong.
+    Doubtful(Reason),
+}
+
+/// A replay under way.
+#[derive(Debug)]
+struct Recovery {
+    id: ReplayId,
+    /// First number asked for.
+    from: u64,
+    /// The last batch applied, until the answer was seen to contain it.
+    verify: Option<Mark>,
+    /// That batch came from the live socket, so its presence proves that both sockets are one process's.
+    confirms: bool,
+    /// Forget everything when the first batch comes: the replay begins anew.
+    clear_first: bool,
+    /// An audit: nothing is known to be wrong.
+    quiet: bool,
+    /// Requests without progress.
+    attempts: u32,
+    /// The answers to the present request had something new.
+    progress: bool,
+    /// Highest number in the answers to the present request.
+    top: Option<u64>,
+    /// Number of the newest live batch when the present request was made; a complete answer has it.
+    live_before: Option<u64>,
+    /// When the request was made or last answered.
+    heard: Instant,
+}
+
+impl Recovery {
+    fn new(now: Instant) -> Self {
+        Self {
+            id: ReplayId(0),
+            from: 0,
+            verify: None,
+            confirms: false,
+            clear_first: false,
+            quiet: false,
+            attempts: 0,
+            progress: false,
+            top: None,
+            live_before: None,
+            heard: now,
+        }
+    }
+}
+
+/// Counters; only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SequenceCounters {
+    pub(crate) checks: u64,
+    pub(crate) gaps: u64,
+    pub(crate) restarts: u64,
+    pub(crate) losses: u64,
+    pub(crate) duplicates: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Sequencer {
+    replay: bool,
+    policy: GapPolicy,
+    audit_every: Duration,
+    ever_connected: bool,
+    connected: bool,
+    history: History,
+    era: Era,
+    /// The last batch applied of the process now followed.
+    last: Option<Mark>,
+    /// It came from the live socket of this connection.
+    last_was_live: bool,
+    /// The first batch applied of that process.
+    origin: Option<Mark>,
+    /// Marks of batches before the last, to know late duplicates.
+    recent: [Option<Mark>; 16],
+    recovery: Option<Recovery>,
+    held: Held,
+    /// Number of the newest live batch of this connection.
+    live: Option<u64>,
+    next_id: u64,
+    next_audit: Option<Instant>,
+    /// The last replay was not answered.
+    unanswered: bool,
+    /// Replay and live batches of this connection were seen to agree.
+    confirmed: bool,
+    contradictions: u32,
+    /// Replay and live batches of this connection come from different engines.
+    distrusted: bool,
+    counters: SequenceCounters,
+}
+
+impl Sequencer {
+    pub(crate) fn new(replay: bool, policy: GapPolicy, audit_every: Duration, max_held_bytes: usize) -> Self {
+        Self {
+            replay,
+            policy,
+            audit_every,
+            ever_connected: false,
+            connected: false,
+            history: History::Unknown,
+            era: Era::default(),
+            last: None,
+            last_was_live: false,
+            origin: None,
+            recent: [None; 16],
+            recovery: None,
+            held: Held::new(max_held_bytes),
+            live: None,
+            next_id: 0,
+            next_audit: None,
+            unanswered: false,
+            confirmed: false,
+            contradictions: 0,
+            distrusted: false,
+            counters: SequenceCounters::default(),
+        }
+    }
+
+    pub(crate) fn counters(&self) -> &SequenceCounters {
+        &self.counters
+    }
+
+    pub(crate) fn last_seq(&self) -> Option<u64> {
+        self.last.map(|mark| mark.seq)
+    }
+
+    /// Live batches held back now.
+    pub(crate) fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    fn uses_replay(&self) -> bool {
+        self.replay && !self.distrusted
+    }
+
+    /// Number the next batch should have; `None` when any is as good as another.
+    fn next(&self) -> Option<u64> {
+        match (self.last, self.history) {
+            (Some(mark), _) => Some(mark.seq.saturating_add(1)),
+            (None, History::Complete) => Some(0),
+            (None, _) => None,
+        }
+    }
+
+    fn apply(&mut self, batch: Batch, is_live: bool, steps: &mut Vec<Step>) {
+        let mark = batch.mark();
+        self.last_was_live = is_live;
+        self.origin.get_or_insert(mark);
+        if let Some(last) = self.last.replace(mark) {
+            let at = (last.seq % self.recent.len() as u64) as usize;
+            if let Some(place) = self.recent.get_mut(at) {
+                *place = Some(last);
+            }
+        }
+        steps.push(Step::Apply(batch, self.era));
+    }
+
+    /// Whether exactly this batch was applied, as far back as is remembered.
+    fn is_known(&self, mark: Mark) -> bool {
+        [self.last, self.origin].contains(&Some(mark)) || self.recent.contains(&Some(mark))
+    }
+
+    /// Everything applied so far is void; the next batch begins afresh.
+    fn forget(&mut self, history: History, steps: &mut Vec<Step>) {
+        self.begin_era(history);
+        steps.push(Step::Clear);
+    }
+
+    fn begin_era(&mut self, history: History) {
+        self.era.0 += 1;
+        self.last = None;
+        self.last_was_live = false;
+        self.origin = None;
+        self.recent = [None; 16];
+        self.history = history;
+    }
+
+    /// What order alone says about the source.
+    pub(crate) fn standing(&self) -> Standing {
+        if !self.ever_connected {
+            return Standing::None(Reason::NotConnected);
+        }
+        if !self.connected {
+            return Standing::Stale(Reason::Disconnected);
+        }
+        if let Some(recovery) = self.recovery.as_ref().filter(|recovery| !recovery.quiet) {
+            let is_first = recovery.verify.is_none() && recovery.from == 0;
+            return Standing::Warm(if is_first { Reason::Synchronizing } else { Reason::Checking });
+        }
+        if self.unanswered {
+            return Standing::Warm(Reason::ReplayUnanswered);
+        }
+        match self.history {
+            History::Unknown => Standing::None(Reason::NoEvents),
+            History::Complete if self.uses_replay() && !self.confirmed => Standing::Warm(Reason::Unconfirmed),
+            History::Complete => Standing::Exact,
+            History::Partial(reason) => Standing::Warm(reason),
+            History::Doubtful(reason) => Standing::Stale(reason),
+        }
+    }
+}
+
+/// What order alone says about a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Nothing was ever heard.
+    None(Reason),
+    /// Everything was applied.
+    Exact,
+    /// Something is missing.
+    Warm(Reason),
+    /// What is known may be wrong.
+    Stale(Reason),
+}

@@ -1,0 +1,171 @@
+//! Replays: asking, verifying, merging.
+
+use std::time::Instant;
+
+use super::{Batch, History, MAX_ATTEMPTS, Mark, REPLAY_TIMEOUT, Recovery, SETTLE, Sequencer, Step};
+use crate::stream::ReplayId;
+
+impl Sequencer {
+    /// Asks whether the process followed is still the same and what was missed: from the last applied batch on, or from
+    /// the beginning when there is none. `witness` is a live batch with a lower number, which must be in the answer too.
+    pub(super) fn check(&mut self, quiet: bool, witness: Option<u64>, now: Instant, steps: &mut Vec<Step>) {
+        self.counters.checks += 1;
+        let mut recovery = Recovery::new(now);
+        recovery.verify = self.last;
+        recovery.confirms = self.last_was_live;
+        recovery.quiet = quiet;
+        recovery.from = self.last.map_or(0, |mark| witness.map_or(mark.seq, |witness| witness.min(mark.seq)));
+        self.ask(recovery, now, steps);
+    }
+
+    /// Asks for everything from the beginning. With `clear_first`, what is known goes when the first batch comes.
+    pub(super) fn begin_anew(&mut self, clear_first: bool, now: Instant, steps: &mut Vec<Step>) {
+        let mut recovery = Recovery::new(now);
+        recovery.clear_first = clear_first;
+        self.ask(recovery, now, steps);
+    }
+
+    fn ask(&mut self, mut recovery: Recovery, now: Instant, steps: &mut Vec<Step>) {
+        self.next_id += 1;
+        recovery.id = ReplayId(self.next_id);
+        recovery.heard = now;
+        recovery.progress = false;
+        recovery.top = None;
+        recovery.live_before = self.live;
+        steps.push(Step::Replay { id: recovery.id, from: recovery.from });
+        self.recovery = Some(recovery);
+    }
+
+    /// A batch of a replay.
+    pub(crate) fn replayed(&mut self, id: ReplayId, batch: Batch, now: Instant, steps: &mut Vec<Step>) {
+        let Some(recovery) = self.recovery.as_mut().filter(|recovery| recovery.id == id) else { return };
+        recovery.heard = now;
+        if batch.seq < recovery.from {
+            return;
+        }
+        recovery.top = recovery.top.max(Some(batch.seq));
+        match self.held.compare(&batch) {
+            Some(true) => self.confirmed = true,
+            Some(false) => return self.contradicted(now, steps),
+            None => {}
+        }
+        match recovery.verify {
+            Some(verify) if batch.seq < verify.seq => {}
+            Some(verify) => self.verified(verify, &batch, now, steps),
+            None => self.merge(batch, steps),
+        }
+    }
+
+    /// The first answer at or behind the last applied batch.
+    fn verified(&mut self, verify: Mark, batch: &Batch, now: Instant, steps: &mut Vec<Step>) {
+        if batch.mark() == verify {
+            if let Some(recovery) = &mut self.recovery {
+                recovery.verify = None;
+                self.confirmed |= recovery.confirms;
+            }
+            return;
+        }
+        // Another process, or so many batches later that what was missed is gone from its buffer.
+        self.counters.restarts += u64::from(batch.seq == verify.seq);
+        self.forget(History::Unknown, steps);
+        self.begin_anew(false, now, steps);
+    }
+
+    fn merge(&mut self, batch: Batch, steps: &mut Vec<Step>) {
+        if let Some(recovery) = &mut self.recovery
+            && std::mem::take(&mut recovery.clear_first)
+        {
+            self.forget(History::Unknown, steps);
+        }
+        match self.next() {
+            Some(next) if batch.seq < next => return,
+            Some(next) if batch.seq > next => self.held.keep(batch),
+            Some(_) => self.apply(batch, false, steps),
+            None => self.first(batch, false, steps),
+        }
+        if let Some(recovery) = &mut self.recovery {
+            recovery.progress = true;
+        }
+    }
+
+    /// A replay is over; `complete` when the engine said so.
+    pub(crate) fn replay_ended(&mut self, id: ReplayId, complete: bool, now: Instant, steps: &mut Vec<Step>) {
+        let Some(recovery) = self.recovery.take_if(|recovery| recovery.id == id) else { return };
+        if recovery.verify.is_some() {
+            if !complete {
+                return self.ask_again(recovery, now, steps);
+            }
+            // The last batch is not in its buffer, which keeps the newest: another process.
+            self.counters.restarts += 1;
+            self.forget(History::Unknown, steps);
+            return self.begin_anew(false, now, steps);
+        }
+        let missed = recovery.live_before.filter(|live| *live >= recovery.from && recovery.top < Some(*live));
+        if complete && missed.is_some() && !recovery.progress {
+            return self.contradicted(now, steps);
+        }
+        if complete && self.history == History::Unknown {
+            // It has published nothing yet.
+            self.history = History::Complete;
+        }
+        self.drain(steps);
+        if complete && missed.is_none() && self.held.first().is_none() {
+            self.settled(recovery.quiet, now, steps);
+        } else {
+            self.ask_again(recovery, now, steps);
+        }
+    }
+
+    /// No answer, no end marker, or something still missing.
+    fn ask_again(&mut self, mut recovery: Recovery, now: Instant, steps: &mut Vec<Step>) {
+        recovery.attempts = if recovery.progress { 0 } else { recovery.attempts + 1 };
+        if recovery.attempts >= MAX_ATTEMPTS {
+            return self.give_up(&recovery, now, steps);
+        }
+        if let Some(last) = self.last {
+            recovery.verify = Some(last);
+            recovery.confirms = self.last_was_live;
+            recovery.from = last.seq;
+        }
+        self.ask(recovery, now, steps);
+    }
+
+    /// Applies held batches as far as they follow on.
+    pub(super) fn drain(&mut self, steps: &mut Vec<Step>) {
+        if let Some(last) = self.last_seq() {
+            self.held.drop_to(last);
+        }
+        while let Some(batch) = self.next().and_then(|next| self.held.take(next)) {
+            self.apply(batch, true, steps);
+        }
+    }
+
+    /// Everything asked for was answered.
+    fn settled(&mut self, was_quiet: bool, now: Instant, steps: &mut Vec<Step>) {
+        self.contradictions = 0;
+        self.next_audit = if was_quiet { self.next_regular_audit(now) } else { Some(now + SETTLE) };
+        let was_unanswered = std::mem::take(&mut self.unanswered);
+        if self.held.take_overflowed() {
+            self.check(false, None, now, steps);
+        } else if was_unanswered && self.history != History::Complete {
+            // The replay endpoint is back: what it still has is more than what is left here.
+            self.begin_anew(true, now, steps);
+        }
+    }
+
+    pub(super) fn next_regular_audit(&self, now: Instant) -> Option<Instant> {
+        (!self.audit_every.is_zero()).then(|| now + self.audit_every)
+    }
+
+    /// What is due by time alone.
+    pub(crate) fn tick(&mut self, now: Instant, steps: &mut Vec<Step>) {
+        if let Some(recovery) = &self.recovery {
+            if now.saturating_duration_since(recovery.heard) > REPLAY_TIMEOUT {
+                self.replay_ended(recovery.id, false, now, steps);
+            }
+        } else if self.connected && self.uses_replay() && self.next_audit.is_some_and(|due| due <= now) {
+            self.next_audit = self.next_regular_audit(now);
+            self.check(true, None, now, steps);
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! One target: its stream's order, what it holds, and how far that can be trusted.
+
+use std::time::Instant;
+
+use kv_routing::index::PrefixIndex;
+use kv_routing::target::Slot;
+use kv_routing::wire::SourceState;
+
+use super::residency::{Blocks, Bounds, Context, Residency};
+use super::sequence::{Batch, Era, Sequencer, Standing, Step};
+use super::{IngestConfig, Parity, Reason, SourceReport, SourceSpec};
+use crate::engine::{Event, EventFault, decode_batch};
+use crate::stream::{ReplayId, StreamEvent};
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Target {
+    spec: SourceSpec,
+    sequencer: Sequencer,
+    residency: Residency,
+    parity: Parity,
+    /// The history is complete only since a clear, so tiers filled before it are unknown.
+    healed: bool,
+    counts: Counts,
+    last_applied: Option<Instant>,
+    last_batch_time: Option<f64>,
+    /// Used again for every stream event.
+    steps: Vec<Step>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    batches: u64,
+    events: u64,
+    undecodable: u64,
+    unknown_events: u64,
+    rank_mismatches: u64,
+}
+
+/// A replay to ask for.
+pub(super) type Ask = (ReplayId, u64);
+
+impl Target {
+    pub(super) fn new(slot: Slot, spec: SourceSpec, config: &IngestConfig) -> Self {
+        let bounds = Bounds { orphans: config.max_orphans, pages: config.max_pages };
+        Self {
+            spec,
+            sequencer: Sequencer::new(spec.replay, config.gap_policy, config.audit_every, config.max_held_bytes),
+            residency: Residency::new(slot, config.secret, bounds),
+            parity: Parity::default(),
+            healed: false,
+            counts: Counts::default(),
+            last_applied: None,
+            last_batch_time: None,
+            steps: Vec::new(),
+        }
+    }
+
+    pub(super) fn set_parity(&mut self, parity: Parity) {
+        self.parity = parity;
+    }
+
+    /// Takes a stream event; returns the replays to ask for.
+    pub(super) fn handle(&mut self, event: StreamEvent, now: Instant, context: &mut Context<'_>) -> Vec<Ask> {
+        let mut steps = std::mem::take(&mut self.steps);
+        match event {
+            StreamEvent::Connected => self.sequencer.connected(now, &mut steps),
+            StreamEvent::Disconnected { .. } => self.sequencer.disconnected(),
+            StreamEvent::Live { seq, payload, .. } => self.sequencer.live(Batch::new(seq, payload), now, &mut steps),
+            StreamEvent::Undecodable { .. } => self.counts.undecodable += 1,
+            StreamEvent::Replayed { id, seq, payload } => {
+                self.sequencer.replayed(id, Batch::new(seq, payload), now, &mut steps);
+            }
+            StreamEvent::ReplayEnd { id, complete } => self.sequencer.replay_ended(id, complete, now, &mut steps),
+        }
+        self.carry_out(steps, now, context)
+    }
+
+    /// What is due by time alone.
+    pub(super) fn tick(&mut self, now: Instant, context: &mut Context<'_>) -> Vec<Ask> {
+        let mut steps = std::mem::take(&mut self.steps);
+        self.sequencer.tick(now, &mut steps);
+        self.carry_out(steps, now, context)
+    }
+
+    fn carry_out(&mut self, mut steps: Vec<Step>, now: Instant, context: &mut Context<'_>) -> Vec<Ask> {
+        let mut asks = Vec::new();
+        for step in steps.drain(..) {
+            match step {
+                Step::Apply(batch, era) => self.apply(&batch, era, now, context),
+                Step::Clear => {
+                    self.healed = false;
+                    self.residency.clear(context.index);
+                }
+                Step::Replay { id, from } => asks.push((id, from)),
+            }
+        }
+        self.steps = steps;
+        asks
+    }
+
+    fn apply(&mut self, batch: &Batch, era: Era, now: Instant, context: &mut Context<'_>) {
+        self.counts.batches += 1;
+        self.last_applied = Some(now);
+        let decoded = decode_batch(&batch.payload, |event| match event {
+            Ok(event) => self.apply_event(&event, era, context),
+            Err(EventFault::Unknown { .. }) => {
+                self.counts.unknown_events += 1;
+                self.sequencer.weaken(era, Reason::UnknownEvents);
+            }
+            Err(EventFault::Malformed { .. }) => {
+                self.counts.undecodable += 1;
+                self.sequencer.weaken(era, Reason::EventsLost);
+            }
+        });
+        match decoded {
+            Ok(info) => {
+                self.last_batch_time = Some(info.time);
+                let differs = matches!((info.rank, self.spec.rank), (Some(said), Some(known)) if said != known);
+                self.counts.rank_mismatches += u64::from(differs);
+            }
+            Err(_) => {
+                self.counts.undecodable += 1;
+                if self.sequencer.undecodable(era) {
+                    self.residency.clear(context.index);
+                }
+            }
+        }
+    }
+
+    fn apply_event(&mut self, event: &Event<'_>, era: Era, context: &mut Context<'_>) {
+        self.counts.events += 1;
+        let had_other_tiers = self.residency.has_other_tiers();
+        let overflows = self.residency.counters().overflows;
+        self.residency.apply(event, context);
+        if matches!(event, Event::Cleared) {
+            // It names no tier. All are dropped, which is exact only when there was nothing elsewhere.
+            if had_other_tiers {
+                self.sequencer.weaken(era, Reason::TiersCleared);
+            } else {
+                self.sequencer.heal(era);
+                self.healed = true;
+            }
+        } else if self.healed && !had_other_tiers && self.residency.has_other_tiers() {
+            self.sequencer.weaken(era, Reason::TiersCleared);
+        }
+        if self.residency.counters().overflows > overflows {
+            self.sequencer.weaken(era, Reason::Overflow);
+        }
+    }
+
+    /// Forgets everything it holds.
+    pub(super) fn leave(&mut self, index: &mut PrefixIndex) {
+        self.residency.clear(index);
+    }
+
+    /// State, and why.
+    fn state(&self) -> (SourceState, Reason) {
+        if self.parity == Parity::Failed {
+            return (SourceState::Mismatch, Reason::ParityFailed);
+        }
+        match self.sequencer.standing() {
+            Standing::None(reason) => (SourceState::None, reason),
+            Standing::Stale(reason) => (SourceState::Stale, reason),
+            Standing::Warm(reason) => (SourceState::Warm, reason),
+            Standing::Exact => match (self.residency.fault(), self.parity) {
+                (Some(reason), _) => (SourceState::Warm, reason),
+                (None, Parity::Shown) => (SourceState::Exact, Reason::InOrder),
+                (None, _) => (SourceState::Unverified, Reason::ParityUnknown),
+            },
+        }
+    }
+
+    pub(super) fn report(&self) -> SourceReport {
+        let (state, reason) = self.state();
+        let (order, held) = (self.sequencer.counters(), self.residency.counters());
+        SourceReport {
+            state,
+            reason,
+            last_seq: self.sequencer.last_seq(),
+            last_applied: self.last_applied,
+            last_batch_time: self.last_batch_time,
+            checks: order.checks,
+            gaps: order.gaps,
+            restarts: order.restarts,
+            losses: order.losses,
+            duplicate_batches: order.duplicates,
+            batches: self.counts.batches,
+            events: self.counts.events,
+            stored_blocks: held.stored,
+            removed_blocks: held.removed,
+            unknown_removals: held.unknown_removals,
+            undecodable: self.counts.undecodable,
+            unknown_events: self.counts.unknown_events,
+            unindexable: held.unindexable + held.misaligned,
+            hash_conflicts: held.hash_conflicts,
+            clears: held.clears,
+            pages: self.residency.pages() as u64,
+            orphans: self.residency.orphans() as u64,
+            orphans_dropped: held.orphans_dropped,
+            held_batches: self.sequencer.held() as u64,
+            page_tokens: self.residency.page_tokens(),
+            rank_mismatches: self.counts.rank_mismatches,
+        }
+    }
+}
+
+/// The parts of a pool that every target changes.
+pub(super) fn context<'a>(index: &'a mut PrefixIndex, blocks: &'a mut Blocks) -> Context<'a> {
+    Context { index, blocks }
+}
