@@ -84,6 +84,19 @@ impl Thread {
         Self { host, vm }
     }
 
+    /// Delivers the first message of a queue this thread consumes; `false` when there is none.
+    pub fn wake(&mut self) -> bool {
+        if self.host.woken.borrow().is_empty() {
+            return false;
+        }
+        let queue = self.host.woken.borrow_mut().remove(0);
+        self.host.set_current(ROOT);
+        if self.vm.held.take_wake(&self.host, queue) {
+            filter::flow::advance_held(&mut self.vm, &self.host, ROOT);
+        }
+        true
+    }
+
     /// As Envoy ticks the root context.
     pub fn tick(&mut self) {
         self.host.set_current(ROOT);
