@@ -18,20 +18,21 @@ pub(super) struct Endpoints {
     pool: String,
     file: Option<EdsFile>,
     pending: bool,
-    retry_at: Instant,
+    /// After a failure: not before then.
+    retry_at: Option<Instant>,
     error: Option<String>,
 }
 
 impl Endpoints {
     pub(super) fn new(config: &PoolConfig) -> Self {
         let file = config.eds_file.clone().map(|path| EdsFile::new(path, config.cluster.clone()));
-        Self { pool: config.name.clone(), file, pending: false, retry_at: Instant::now(), error: None }
+        Self { pool: config.name.clone(), file, pending: false, retry_at: None, error: None }
     }
 
     /// Members have changed.
     pub(super) fn invalidate(&mut self) {
         self.pending = true;
-        self.retry_at = Instant::now();
+        self.retry_at = None;
     }
 
     /// Why the file is not up to date, when it is not.
@@ -42,7 +43,7 @@ impl Endpoints {
     /// Writes the file if members have changed since, which is what lets new ones into the target table. Returns whether
     /// it was due and went well.
     pub(super) fn write(&mut self, membership: &mut Membership, now: Instant) -> bool {
-        if !self.pending || now < self.retry_at {
+        if !self.pending || self.retry_at.is_some_and(|at| now < at) {
             return false;
         }
         match self.file.as_ref().map(|file| file.write(&membership.endpoints())) {
@@ -52,7 +53,7 @@ impl Endpoints {
                     error!(pool = self.pool, error = text, "endpoint file not written, new workers have to wait");
                 }
                 self.error = Some(text);
-                self.retry_at = now + RETRY;
+                self.retry_at = Some(now + RETRY);
                 return false;
             }
             Some(Ok(true)) => info!(pool = self.pool, "endpoint file written"),

@@ -1,0 +1,9 @@
+//! The whole bridge in this process, against an ingest listener and workers that only pretend.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod envoy;
+mod envoys;
+mod shutdown;
+mod support;
+mod worker;
+mod workers;
