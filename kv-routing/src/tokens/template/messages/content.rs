@@ -71,6 +71,7 @@ impl Items {
             (ContentFormat::Parts, None) => {
                 let mut dict = DictBuilder::default();
                 dict.set("type", modality(part));
+                add_extra_fields(&mut dict, part);
                 self.wrapped.push(dict.finish());
             }
         }
@@ -105,6 +106,7 @@ impl Items {
             let mut dict = DictBuilder::default();
             dict.set("type", "text");
             dict.set("text", text);
+            add_extra_fields(&mut dict, part);
             self.wrapped.push(dict.finish());
         }
         Ok(())
@@ -133,6 +135,34 @@ impl Items {
         let mut pieces: Vec<&str> = self.stand_ins.iter().map(String::as_str).collect();
         pieces.extend(self.texts.iter().map(|text| text.as_str().unwrap_or_default()));
         Value::from(pieces.join("\n"))
+    }
+}
+
+/// Fields of content parts that the API knows; all others reach the template as they are.
+const KNOWN_FIELDS: &[&str] = &[
+    "audio_embeds",
+    "audio_url",
+    "closed",
+    "data",
+    "file",
+    "image_embeds",
+    "image_pil",
+    "image_url",
+    "input_audio",
+    "name",
+    "prompt_cache_breakpoint",
+    "refusal",
+    "text",
+    "thinking",
+    "type",
+    "uuid",
+    "video_embeds",
+    "video_url",
+];
+
+fn add_extra_fields(dict: &mut DictBuilder, part: &Part) {
+    for (name, value) in part.fields.iter().filter(|(name, _)| !KNOWN_FIELDS.contains(name)) {
+        dict.set(name, value.clone());
     }
 }
 

@@ -56,18 +56,27 @@ pub(super) fn tool_calls(calls: &Value) -> Result<Option<Value>, RenderError> {
         let call = call.downcast_object_ref::<Dict>().ok_or_else(refused)?;
         let function =
             call.get("function").and_then(|function| function.downcast_object_ref::<Dict>()).ok_or_else(refused)?;
+        // First the fields that the API knows, in its order, then whatever else was sent.
+        let mut made_function = DictBuilder::default();
+        made_function.set("arguments", arguments(function.get("arguments")));
+        made_function.set("name", function.get("name").cloned().unwrap_or_else(|| Value::from(())));
+        add_others(&mut made_function, function, &["arguments", "name"]);
         let mut made = DictBuilder::default();
         if let Some(id) = call.get("id") {
             made.set("id", id.clone());
         }
-        let mut made_function = DictBuilder::default();
-        made_function.set("arguments", arguments(function.get("arguments")));
-        made_function.set("name", function.get("name").cloned().unwrap_or_else(|| Value::from(())));
         made.set("function", made_function.finish());
         made.set("type", call.get("type").cloned().unwrap_or_else(|| Value::from("function")));
+        add_others(&mut made, call, &["id", "function", "type"]);
         out.push(made.finish());
     }
     Ok(if out.is_empty() { None } else { Some(List::value(out)) })
+}
+
+fn add_others(made: &mut DictBuilder, given: &Dict, known: &[&str]) {
+    for (name, value) in given.iter().filter(|(name, _)| !known.contains(name)) {
+        made.set(name, value.clone());
+    }
 }
 
 /// Arguments as a dict: parsed when they are text, empty when they are anything but an object.
