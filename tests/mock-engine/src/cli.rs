@@ -3,10 +3,11 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
-use clap::Parser;
-use mock_engine::{Adapter, EngineConfig, EventsConfig, ModelSource, Speed};
+use clap::{Parser, ValueEnum};
+use mock_engine::{Adapter, EngineConfig, EventsConfig, ModelSource, PdProtocol, Role, Speed, TransferConfig};
 
 /// A simulated inference engine with a real KV cache and real KV events.
 #[derive(Debug, Parser)]
@@ -81,6 +82,66 @@ pub(crate) struct Arguments {
     /// Add usage to every stream.
     #[arg(long)]
     enable_force_include_usage: bool,
+    /// Part in a disaggregated pool.
+    #[arg(long, value_enum, default_value_t = RoleFlag::Both)]
+    role: RoleFlag,
+    /// How blocks are handed over.
+    #[arg(long, value_enum, default_value_t = ProtocolFlag::Nixl)]
+    pd_protocol: ProtocolFlag,
+    /// Address of the side channel, as decode engines reach it.
+    #[arg(long, default_value = "127.0.0.1")]
+    side_channel_host: IpAddr,
+    /// Port of the side channel (SGLang and Mooncake: bootstrap port); 0 lets the system choose.
+    #[arg(long, alias = "disaggregation-bootstrap-port", default_value_t = 0)]
+    side_channel_port: u16,
+    /// Seconds that blocks are held for a decode engine.
+    #[arg(long, default_value_t = 480.0)]
+    hold_timeout_s: f64,
+    /// Seconds that one side waits for the other to appear.
+    #[arg(long, default_value_t = 30.0)]
+    rendezvous_timeout_s: f64,
+    /// Tokens transferred between engines per second.
+    #[arg(long, default_value_t = 400_000.0)]
+    kv_transfer_tokens_per_s: f64,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum RoleFlag {
+    Both,
+    Prefill,
+    Decode,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ProtocolFlag {
+    Nixl,
+    Mooncake,
+    Sglang,
+    Trtllm,
+}
+
+impl Arguments {
+    fn transfer(&self) -> anyhow::Result<TransferConfig> {
+        let seconds = |flag: &str, value: f64| Duration::try_from_secs_f64(value).context(format!("--{flag} {value}"));
+        Ok(TransferConfig {
+            role: match self.role {
+                RoleFlag::Both => Role::Both,
+                RoleFlag::Prefill => Role::Prefill,
+                RoleFlag::Decode => Role::Decode,
+            },
+            protocol: match self.pd_protocol {
+                ProtocolFlag::Nixl => PdProtocol::Nixl,
+                ProtocolFlag::Mooncake => PdProtocol::Mooncake,
+                ProtocolFlag::Sglang => PdProtocol::Sglang,
+                ProtocolFlag::Trtllm => PdProtocol::Trtllm,
+            },
+            side_host: self.side_channel_host,
+            side_port: self.side_channel_port,
+            hold_timeout: seconds("hold-timeout-s", self.hold_timeout_s)?,
+            rendezvous_timeout: seconds("rendezvous-timeout-s", self.rendezvous_timeout_s)?,
+            tokens_per_s: self.kv_transfer_tokens_per_s,
+        })
+    }
 }
 
 impl Arguments {
@@ -93,6 +154,7 @@ impl Arguments {
                 Ok(Arc::new(Adapter { id, name: name.to_owned(), path: path.to_owned() }))
             })
             .collect::<anyhow::Result<Vec<_>>>()?;
+        let transfer = self.transfer()?;
         let events = (!self.no_events).then(|| EventsConfig {
             endpoint: self.events_endpoint,
             replay_endpoint: Some(self.replay_endpoint).filter(|endpoint| !endpoint.is_empty()),
@@ -120,6 +182,7 @@ impl Arguments {
             seed: self.seed,
             natural_output_tokens: self.natural_output_tokens,
             force_include_usage: self.enable_force_include_usage,
+            transfer,
             ..EngineConfig::new(ModelSource::Dir(self.model_dir))
         })
     }

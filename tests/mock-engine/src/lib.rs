@@ -4,7 +4,8 @@
 //! template engine's full feature set, block hashes and event bytes from the rules of vLLM 0.32.
 //!
 //! Reading order: `cache` (blocks, hashes, eviction), `sched` (requests over blocks, a pure state machine), `engine`
-//! (the step loop in time), `events` (bytes and sockets), `model` (tokenizer, template, answers), `http`.
+//! (the step loop in time), `events` (bytes and sockets), `model` (tokenizer, template, answers), `transfer`
+//! (disaggregated serving), `http`.
 #![allow(
     clippy::indexing_slicing,
     reason = "a test tool: indices are block and request numbers made here, and a panic should be loud"
@@ -19,8 +20,10 @@ pub mod metrics;
 pub mod model;
 pub mod sched;
 mod start;
+pub mod transfer;
 
 pub use config::{Adapter, EngineConfig, EventsConfig, ModelSource, Speed};
 pub use http::{Faults, HealthFault, RequestFault, RequestFaultKind};
 pub use model::Model;
 pub use start::{MockEngine, StartError};
+pub use transfer::{PdProtocol, Role, TransferConfig};

@@ -30,6 +30,7 @@ fn announce(engine: &MockEngine) -> anyhow::Result<()> {
     let line = json!({
         "ready": true,
         "http": format!("http://{}", engine.http_addr()),
+        "side": engine.side_addr().map(|address| format!("http://{address}")),
         "events": engine.events_endpoint(),
         "replay": engine.replay_endpoint(),
         "events_by_rank": all(MockEngine::events_endpoint_of),

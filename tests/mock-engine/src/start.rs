@@ -10,9 +10,10 @@ use crate::cache::BlockHasher;
 use crate::config::{ConfigError, EngineConfig, EventsConfig, ModelSource};
 use crate::engine::{Rank, RankConfig};
 use crate::events::{Publisher, PublisherConfig, PublisherError};
-use crate::http::{App, Faults, Server, router};
+use crate::http::{App, AppParts, Bound, Faults, Server, router};
 use crate::model::{Model, ModelError};
 use crate::sched::SchedulerLimits;
+use crate::transfer::{Role, side_router};
 
 /// An engine that could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +45,7 @@ pub enum StartError {
 pub struct MockEngine {
     app: Arc<App>,
     server: Server,
+    side: Option<Server>,
     crashed: watch::Receiver<bool>,
 }
 
@@ -63,19 +65,31 @@ impl MockEngine {
             };
             ranks.push(Rank::start(rank_config(&config, max_model_len), publisher));
         }
-        let address = SocketAddr::new(config.host, config.port);
+        let http = bind(SocketAddr::new(config.host, config.port)).await?;
+        let side = match config.transfer.role {
+            Role::Decode => None,
+            Role::Both | Role::Prefill => {
+                Some(bind(SocketAddr::new(config.transfer.side_host, config.transfer.side_port)).await?)
+            }
+        };
         let (crash, crashed) = watch::channel(false);
         let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
-        let app = Arc::new(App::new(config, model, ranks, max_model_len, started, crash));
-        let server = Server::start(address, router(app.clone()))
-            .await
-            .map_err(|source| StartError::Listen { address, source })?;
-        Ok(Self { app, server, crashed })
+        let side_address = side.as_ref().map(Bound::address);
+        let parts = AppParts { model, ranks, max_model_len, started, side_address, crash };
+        let app = Arc::new(App::new(config, parts));
+        let side = side.map(|side| side.serve(side_router(app.clone())));
+        let server = http.serve(router(app.clone()));
+        Ok(Self { app, server, side, crashed })
     }
 
     /// Address of the HTTP interface.
     pub fn http_addr(&self) -> SocketAddr {
         self.server.address()
+    }
+
+    /// Address of the side channel that decode engines fetch blocks from; none on decode engines.
+    pub fn side_addr(&self) -> Option<SocketAddr> {
+        self.side.as_ref().map(Server::address)
     }
 
     /// PUB endpoint of rank 0, when events are on.
@@ -130,6 +144,10 @@ impl MockEngine {
     }
 }
 
+async fn bind(address: SocketAddr) -> Result<Bound, StartError> {
+    Bound::new(address).await.map_err(|source| StartError::Listen { address, source })
+}
+
 fn load_model(source: &ModelSource) -> Result<Arc<Model>, ModelError> {
     match source {
         ModelSource::Loaded(model) => Ok(model.clone()),
@@ -148,6 +166,7 @@ fn rank_config(config: &EngineConfig, max_model_len: u32) -> RankConfig {
         },
         hasher: BlockHasher::new(&config.hash_seed),
         speed: config.speed,
+        hold_timeout: config.transfer.hold_timeout,
     }
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 pub use resolve::ConfigError;
 
 use crate::model::Model;
+use crate::transfer::TransferConfig;
 
 /// A LoRA adapter that the engine serves beside its base model.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -123,6 +124,8 @@ pub struct EngineConfig {
     pub natural_output_tokens: u32,
     /// Add usage to every stream, asked for or not.
     pub force_include_usage: bool,
+    /// Part in a disaggregated pool.
+    pub transfer: TransferConfig,
 }
 
 impl EngineConfig {
@@ -146,6 +149,7 @@ impl EngineConfig {
             seed: 0,
             natural_output_tokens: 64,
             force_include_usage: false,
+            transfer: TransferConfig::default(),
         }
     }
 }

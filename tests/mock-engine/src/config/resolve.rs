@@ -50,6 +50,7 @@ impl EngineConfig {
             ("prefill-tokens-per-s", self.speed.prefill_tokens_per_s > 0.0),
             ("decode-ms-per-token", self.speed.decode_ms_per_token >= 0.0),
             ("speedup", self.speed.speedup > 0.0),
+            ("kv-transfer-tokens-per-s", self.transfer.tokens_per_s > 0.0),
         ];
         if let Some((flag, _)) = speeds.iter().find(|(_, fine)| !fine) {
             return Err(ConfigError::NotPositive(flag));

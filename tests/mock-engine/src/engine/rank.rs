@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures_util::Stream;
 use tokio::sync::{mpsc, oneshot};
@@ -28,6 +29,8 @@ pub struct RankConfig {
     pub hasher: BlockHasher,
     /// Speeds.
     pub speed: Speed,
+    /// How long blocks are held for another instance.
+    pub hold_timeout: Duration,
 }
 
 /// A request for a rank.
@@ -36,6 +39,8 @@ pub struct Submission {
     pub spec: RequestSpec,
     /// Answers asked for in the whole request, for the metrics.
     pub n: u32,
+    /// Told when the blocks for KV from another instance are reserved (requests with `load`).
+    pub reserved: Option<oneshot::Sender<()>>,
 }
 
 /// A submitted request: its tokens, and its end when dropped early.
@@ -60,6 +65,18 @@ impl Stream for Ticket {
     }
 }
 
+impl Ticket {
+    /// Name of the request within its rank.
+    pub fn id(&self) -> RequestId {
+        self.id
+    }
+
+    /// Tells the rank that the KV of this request has arrived in its blocks.
+    pub fn loaded(&self) {
+        let _ = self.commands.send(Command::Loaded(self.id));
+    }
+}
+
 impl Drop for Ticket {
     fn drop(&mut self) {
         if !self.done {
@@ -74,6 +91,9 @@ enum Command {
     Abort(RequestId),
     ResetCache(oneshot::Sender<bool>),
     CachedContents(oneshot::Sender<Vec<(BlockHash, usize)>>),
+    Loaded(RequestId),
+    ReleaseHeld(RequestId, oneshot::Sender<bool>),
+    ExpireHeld(RequestId),
     Wake,
 }
 
@@ -98,7 +118,9 @@ impl Rank {
         let driver = Driver {
             scheduler: Scheduler::new(config.limits, config.hasher),
             speed: config.speed,
+            hold_timeout: config.hold_timeout,
             commands: receiver,
+            own_commands: commands.downgrade(),
             tracked: HashMap::new(),
             metrics: metrics.clone(),
             hung: hung.clone(),
@@ -129,6 +151,13 @@ impl Rank {
         let (reply, answer) = oneshot::channel();
         let _ = self.commands.send(Command::CachedContents(reply));
         answer.await.unwrap_or_default()
+    }
+
+    /// Frees the blocks that a finished request holds for another instance; false when it holds none (any more).
+    pub async fn release_held(&self, id: RequestId) -> bool {
+        let (reply, answer) = oneshot::channel();
+        let _ = self.commands.send(Command::ReleaseHeld(id, reply));
+        answer.await.unwrap_or(false)
     }
 
     /// The rank's numbers.
@@ -172,7 +201,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 struct Driver {
     scheduler: Scheduler,
     speed: Speed,
+    hold_timeout: Duration,
     commands: mpsc::UnboundedReceiver<Command>,
+    own_commands: mpsc::WeakUnboundedSender<Command>,
     tracked: HashMap<RequestId, Tracked>,
     metrics: Arc<Mutex<RankMetrics>>,
     hung: Arc<AtomicBool>,
@@ -189,6 +220,7 @@ impl Driver {
             let hung = self.hung.load(Ordering::Relaxed);
             let step = if hung { Step::default() } else { self.scheduler.schedule() };
             self.note_load();
+            self.announce_loads(&step);
             if step.is_empty() {
                 let Some(command) = self.commands.recv().await else { return };
                 self.apply(command);
@@ -218,7 +250,7 @@ impl Driver {
             Command::Add(id, submission, sink) => {
                 let spec = submission.spec;
                 lock(&self.metrics).request_params_n.observe(f64::from(submission.n));
-                self.tracked.insert(id, Tracked::new(sink, spec.prompt.len(), spec.max_tokens));
+                self.tracked.insert(id, Tracked::new(sink, submission.reserved, spec.prompt.len(), spec.max_tokens));
                 self.scheduler.add(id, spec);
             }
             Command::Abort(id) => {
@@ -233,6 +265,19 @@ impl Driver {
             Command::CachedContents(reply) => {
                 let _ = reply.send(self.scheduler.pool().cached_contents());
             }
+            Command::Loaded(id) => self.scheduler.loaded(id),
+            Command::ReleaseHeld(id, reply) => {
+                let released = self.scheduler.release_held(id);
+                // Numbers first: whoever gets the reply and reads `/metrics` must find the hold gone.
+                self.note_load();
+                let _ = reply.send(released);
+            }
+            Command::ExpireHeld(id) => {
+                if self.scheduler.release_held(id) {
+                    lock(&self.metrics).held_expired += 1;
+                    self.note_load();
+                }
+            }
             Command::Wake => {}
         }
     }
@@ -241,9 +286,32 @@ impl Driver {
         let mut metrics = lock(&self.metrics);
         metrics.running = self.scheduler.running();
         metrics.waiting = self.scheduler.waiting();
+        metrics.deferred = self.scheduler.loading();
+        (metrics.held_requests, metrics.held_blocks) = self.scheduler.held();
         metrics.kv_usage = self.scheduler.pool().usage();
         metrics.cached_blocks = self.scheduler.pool().cached_hashes();
         metrics.scheduler = self.scheduler.stats();
+    }
+
+    /// Lets the waiting side fetch KV for requests whose blocks are reserved now.
+    fn announce_loads(&mut self, step: &Step) {
+        for id in &step.loads {
+            if let Some(reserved) = self.tracked.get_mut(id).and_then(|tracked| tracked.reserved.take()) {
+                // A side that went away is noticed by its ticket.
+                let _ = reserved.send(());
+            }
+        }
+    }
+
+    /// Frees held blocks that nobody fetches in time.
+    fn expire_later(&self, id: RequestId) {
+        let (timeout, commands) = (self.hold_timeout, self.own_commands.clone());
+        tokio::spawn(async move {
+            tokio::time::sleep(timeout).await;
+            if let Some(commands) = commands.upgrade() {
+                let _ = commands.send(Command::ExpireHeld(id));
+            }
+        });
     }
 
     /// One batch per step, before the step's tokens reach the clients.
@@ -264,11 +332,14 @@ impl Driver {
                 tracked.finished(now, &output, preemptions, &mut metrics);
             }
             drop(metrics);
-            let finished = output.finish.is_some();
+            let (finished, held) = (output.finish.is_some(), output.held.is_some());
             // A client that went away is noticed by its ticket.
             let _ = tracked.sink.send(output);
             if finished {
                 self.tracked.remove(&request);
+            }
+            if held {
+                self.expire_later(request);
             }
         }
     }

@@ -17,7 +17,10 @@ fn rank(max_num_seqs: usize, max_num_batched_tokens: usize) -> Rank {
         max_model_len: 60_000,
     };
     let speed = Speed { prefill_tokens_per_s: 10_000.0, decode_ms_per_token: 20.0, speedup: 1.0 };
-    Rank::start(RankConfig { limits, hasher: BlockHasher::new("0"), speed }, None)
+    Rank::start(
+        RankConfig { limits, hasher: BlockHasher::new("0"), speed, hold_timeout: Duration::from_secs(30) },
+        None,
+    )
 }
 
 fn submission(from: u32, prompt: u32, max_tokens: u32) -> Submission {
@@ -27,8 +30,10 @@ fn submission(from: u32, prompt: u32, max_tokens: u32) -> Submission {
         max_tokens,
         stop_after: None,
         answer: Box::new(|index| index as u32),
+        hold: false,
+        load: false,
     };
-    Submission { spec, n: 1 }
+    Submission { spec, n: 1, reserved: None }
 }
 
 /// Milliseconds from now until each token.
@@ -91,7 +96,10 @@ async fn short_steps_do_not_add_up_timer_granularity() {
         max_model_len: 60_000,
     };
     let speed = Speed { prefill_tokens_per_s: 10_000.0, decode_ms_per_token: 20.0, speedup: 100.0 };
-    let rank = Rank::start(RankConfig { limits, hasher: BlockHasher::new("0"), speed }, None);
+    let rank = Rank::start(
+        RankConfig { limits, hasher: BlockHasher::new("0"), speed, hold_timeout: Duration::from_secs(30) },
+        None,
+    );
     // 1,001 tokens: 0.1 ms and then 1,000 steps of 0.2 ms, far below the timer's millisecond.
     let times = arrivals(rank.submit(submission(0, 10, 1_001))).await;
     assert_eq!(times.len(), 1_001);

@@ -1,6 +1,6 @@
 //! The times of one request, for the metrics.
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use crate::metrics::RankMetrics;
@@ -10,6 +10,8 @@ use crate::sched::Output;
 #[derive(Debug)]
 pub(super) struct Tracked {
     pub(super) sink: mpsc::UnboundedSender<Output>,
+    /// Told when the blocks for remote KV are reserved.
+    pub(super) reserved: Option<oneshot::Sender<()>>,
     arrived: Instant,
     scheduled: Option<Instant>,
     first_token: Option<Instant>,
@@ -19,9 +21,15 @@ pub(super) struct Tracked {
 }
 
 impl Tracked {
-    pub(super) fn new(sink: mpsc::UnboundedSender<Output>, prompt_tokens: usize, max_tokens: u32) -> Self {
+    pub(super) fn new(
+        sink: mpsc::UnboundedSender<Output>,
+        reserved: Option<oneshot::Sender<()>>,
+        prompt_tokens: usize,
+        max_tokens: u32,
+    ) -> Self {
         Self {
             sink,
+            reserved,
             arrived: Instant::now(),
             scheduled: None,
             first_token: None,

@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use super::app::App;
 use super::faults::HealthFault;
 use crate::metrics::{self, RankMetrics, ServerFacts};
+use crate::transfer::Role;
 
 /// The version of vLLM whose behaviour and event layout this engine shows.
 pub(super) const VLLM_VERSION: &str = "0.32.0";
@@ -61,7 +62,7 @@ pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
         num_blocks: app.config.num_blocks * app.config.data_parallel_size,
         max_model_len: app.max_model_len,
         http_requests,
-        extra: Vec::new(),
+        transfers: app.counts.named(),
     };
     let kind = "text/plain; version=0.0.4; charset=utf-8";
     ([(header::CONTENT_TYPE, kind)], metrics::render(&facts, &ranks)).into_response()
@@ -95,4 +96,22 @@ pub(super) async fn kv_event_sources(State(app): State<Arc<App>>) -> Json<Value>
         }
     }
     Json(Value::Object(sources))
+}
+
+/// What SGLang tells about itself: role and bootstrap port among it.
+pub(super) async fn server_info(State(app): State<Arc<App>>) -> Json<Value> {
+    let mode = match app.config.transfer.role {
+        Role::Both => "null",
+        Role::Prefill => "prefill",
+        Role::Decode => "decode",
+    };
+    Json(json!({
+        "served_model_name": app.primary_name(),
+        "disaggregation_mode": mode,
+        "disaggregation_bootstrap_port": app.side_address.map(|address| address.port()),
+        "dp_size": app.ranks.len(),
+        "page_size": app.config.block_size,
+        "max_total_num_tokens": u64::from(app.config.num_blocks - 1) * u64::from(app.config.block_size),
+        "version": "0.5.23",
+    }))
 }

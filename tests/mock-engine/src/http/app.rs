@@ -1,6 +1,7 @@
 //! What all handlers share.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,6 +14,7 @@ use crate::cache::CacheScope;
 use crate::config::{Adapter, EngineConfig};
 use crate::engine::Rank;
 use crate::model::Model;
+use crate::transfer::{TransferStore, engine_id};
 
 /// The engine behind the HTTP interface.
 #[derive(Debug)]
@@ -27,33 +29,99 @@ pub struct App {
     pub max_model_len: u32,
     /// Seconds since 1970 at start.
     pub started: f64,
+    /// Prefills held for decode engines.
+    pub transfers: Arc<TransferStore>,
+    /// Address of the side channel; none on decode engines.
+    pub side_address: Option<SocketAddr>,
+    pub(super) counts: TransferCounts,
     pub(super) faults: Mutex<Faults>,
     pub(super) answered: Mutex<BTreeMap<(String, String, String), u64>>,
     pub(super) crash: watch::Sender<bool>,
     next_request: AtomicU64,
 }
 
+/// Hand-overs so far.
+#[derive(Debug, Default)]
+pub(super) struct TransferCounts {
+    /// Handed over to decode engines.
+    pub(super) pulls: AtomicU64,
+    /// Refused to decode engines.
+    pub(super) refused_pulls: AtomicU64,
+    /// Received from prefill engines.
+    pub(super) fetches: AtomicU64,
+    /// Not received from prefill engines.
+    pub(super) failed_fetches: AtomicU64,
+}
+
+impl TransferCounts {
+    /// Metric names, help and values.
+    pub(super) fn named(&self) -> Vec<(&'static str, &'static str, u64)> {
+        let value = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        vec![
+            ("mock:pulls_total", "Held prefills handed over.", value(&self.pulls)),
+            ("mock:refused_pulls_total", "Fetches of held prefills refused.", value(&self.refused_pulls)),
+            ("mock:fetches_total", "Prefills received from other engines.", value(&self.fetches)),
+            ("mock:failed_fetches_total", "Prefills not received from other engines.", value(&self.failed_fetches)),
+        ]
+    }
+}
+
+/// What [`App::new`] needs beside the configuration.
+#[derive(Debug)]
+pub struct AppParts {
+    /// Tokenizer and template.
+    pub model: Arc<Model>,
+    /// One per data-parallel rank.
+    pub ranks: Vec<Rank>,
+    /// Longest prompt plus answer.
+    pub max_model_len: u32,
+    /// Seconds since 1970 at start.
+    pub started: f64,
+    /// Address of the side channel, when there is one.
+    pub side_address: Option<SocketAddr>,
+    /// Turns true when a client asks the engine to die.
+    pub crash: watch::Sender<bool>,
+}
+
 impl App {
-    /// The shared state of one engine. `crash` turns true when a client asks the engine to die.
-    pub fn new(
-        config: EngineConfig,
-        model: Arc<Model>,
-        ranks: Vec<Rank>,
-        max_model_len: u32,
-        started: f64,
-        crash: watch::Sender<bool>,
-    ) -> Self {
+    /// The shared state of one engine.
+    pub fn new(config: EngineConfig, parts: AppParts) -> Self {
+        let AppParts { model, ranks, max_model_len, started, side_address, crash } = parts;
+        let transfers = Arc::new(TransferStore::new(config.transfer.rendezvous_timeout));
         Self {
             config,
             model,
             ranks,
             max_model_len,
             started,
+            transfers,
+            side_address,
+            counts: TransferCounts::default(),
             faults: Mutex::new(Faults::default()),
             answered: Mutex::new(BTreeMap::new()),
             crash,
             next_request: AtomicU64::new(0),
         }
+    }
+
+    /// Engine id of a rank, by which hand-off parameters name it.
+    pub fn engine_id(&self, rank: usize) -> String {
+        engine_id(self.started, self.side_address.map_or(0, |address| address.port()), rank)
+    }
+
+    /// Counts blocks handed over to a decode engine.
+    pub(crate) fn count_pull(&self) {
+        self.counts.pulls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts blocks refused to a decode engine.
+    pub(crate) fn count_refused_pull(&self) {
+        self.counts.refused_pulls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A number that no other request of this engine gets.
+    pub(super) fn unique(&self) -> u64 {
+        self.next_request.fetch_add(1, Ordering::Relaxed)
     }
 
     /// The faults in force.
@@ -114,7 +182,7 @@ impl App {
         let given = headers.get("x-request-id").and_then(|value| value.to_str().ok());
         match given {
             Some(id) => format!("{prefix}-{id}"),
-            None => format!("{prefix}-{:032x}", self.next_request.fetch_add(1, Ordering::Relaxed)),
+            None => format!("{prefix}-{:032x}", self.unique()),
         }
     }
 }

@@ -12,6 +12,7 @@ use super::error::ApiError;
 pub(super) struct Common {
     pub(super) model: Option<String>,
     pub(super) max_tokens: Option<i64>,
+    pub(super) max_completion_tokens: Option<i64>,
     pub(super) min_tokens: Option<u32>,
     pub(super) n: Option<i64>,
     pub(super) seed: Option<i64>,
@@ -43,6 +44,8 @@ pub(super) struct ChatFields {
     pub(super) continue_final_message: Option<bool>,
     pub(super) chat_template_kwargs: Option<Map<String, Value>>,
     pub(super) reasoning_effort: Option<Value>,
+    /// The prompt's tokens, where a prefill engine has computed them already (TensorRT-LLM).
+    pub(super) prompt_token_ids: Option<Vec<u32>>,
 }
 
 /// The prompt of a completion request.

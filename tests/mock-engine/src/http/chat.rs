@@ -6,14 +6,15 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use bytes::Bytes;
-use serde_json::{Map, Value};
+use serde_json::Map;
 
 use super::app::App;
 use super::body::{ChatFields, Common, fields, parse_object};
 use super::completions::finish;
 use super::error::ApiError;
-use super::generate::{Api, Generation};
+use super::generate::{Api, Asked, Generation};
 use crate::model::ChatPrompt;
+use crate::transfer::PdProtocol;
 
 pub(super) async fn handle(State(app): State<Arc<App>>, headers: HeaderMap, body: Bytes) -> Result<Response, ApiError> {
     let object = parse_object(&body)?;
@@ -21,17 +22,18 @@ pub(super) async fn handle(State(app): State<Arc<App>>, headers: HeaderMap, body
     app.find_model(common.model.as_deref())?;
     let chat: ChatFields = fields(&object)?;
     let prompt = tokenize(&app, chat, common.add_special_tokens.unwrap_or(false)).await?;
-    let limit = chat_limit(&object).or(common.max_tokens);
-    let generation = Generation::check(&app, Api::Chat, &headers, &common, vec![prompt], limit)?;
+    let limit = common.max_completion_tokens.or(common.max_tokens);
+    let asked =
+        Asked { api: Api::Chat, headers: &headers, body: &object, common: &common, prompts: vec![prompt], limit };
+    let generation = Generation::check(&app, asked)?;
     finish(app, generation).await
-}
-
-fn chat_limit(object: &Map<String, Value>) -> Option<i64> {
-    object.get("max_completion_tokens").and_then(Value::as_i64)
 }
 
 /// Renders and tokenizes chat fields, off the asynchronous threads.
 pub(super) async fn tokenize(app: &Arc<App>, chat: ChatFields, special: bool) -> Result<Vec<u32>, ApiError> {
+    if let (PdProtocol::Trtllm, Some(tokens)) = (app.config.transfer.protocol, chat.prompt_token_ids.clone()) {
+        return Ok(tokens);
+    }
     let prompt = prompt_of(chat)?;
     let model = app.model.clone();
     let work = move || -> Result<Vec<u32>, ApiError> { Ok(model.encode(&model.render_chat(&prompt)?, special)?) };

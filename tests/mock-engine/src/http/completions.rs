@@ -12,7 +12,7 @@ use super::answer;
 use super::app::App;
 use super::body::{Common, Prompt, fields, parse_object};
 use super::error::ApiError;
-use super::generate::{Api, Generation};
+use super::generate::{Api, Asked, Generation};
 use super::stream;
 
 /// Answer tokens of a completion that sets no limit.
@@ -33,7 +33,9 @@ pub(super) async fn handle(State(app): State<Arc<App>>, headers: HeaderMap, body
         return Err(ApiError::bad_field("prompt", "please provide at least one prompt"));
     }
     let limit = common.max_tokens.unwrap_or(DEFAULT_MAX_TOKENS);
-    let generation = Generation::check(&app, Api::Completion, &headers, &common, prompts, Some(limit))?;
+    let asked =
+        Asked { api: Api::Completion, headers: &headers, body: &object, common: &common, prompts, limit: Some(limit) };
+    let generation = Generation::check(&app, asked)?;
     finish(app, generation).await
 }
 
@@ -52,12 +54,12 @@ pub(super) async fn tokenize(app: &Arc<App>, prompt: Prompt, special: bool) -> R
     tokio::task::spawn_blocking(work).await.map_err(|error| ApiError::internal(error.to_string()))?
 }
 
-/// Submits a checked request and answers it, whole or streamed.
+/// Starts a checked request and answers it, whole or streamed.
 pub(super) async fn finish(app: Arc<App>, generation: Generation) -> Result<Response, ApiError> {
     let break_after = app.take_stream_break();
-    let tickets = generation.submit(&app);
+    let choices = generation.start(&app).await?;
     if generation.stream {
-        return Ok(stream::streamed(app, generation, tickets, break_after));
+        return Ok(stream::streamed(app, generation, choices, break_after));
     }
-    answer::whole(&app, &generation, tickets).await
+    answer::whole(&app, &generation, choices).await
 }

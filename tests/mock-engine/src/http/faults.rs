@@ -26,6 +26,8 @@ pub struct Faults {
     pub requests: RequestFault,
     /// Every first token comes this many milliseconds later.
     pub first_token_delay_ms: u64,
+    /// Refuse this many fetches of held blocks; counts down.
+    pub refuse_pulls: u64,
     /// The engine stands still: requests queue up and nothing answers.
     pub hang: bool,
     /// Events of all ranks.
@@ -107,6 +109,14 @@ impl App {
         Some(fault)
     }
 
+    /// Counts down the pull fault.
+    pub(crate) fn take_pull_fault(&self) -> bool {
+        let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = faults.refuse_pulls > 0;
+        faults.refuse_pulls = faults.refuse_pulls.saturating_sub(1);
+        due
+    }
+
     /// The number of tokens after which the stream that starts now breaks, if it does.
     pub(super) fn take_stream_break(&self) -> Option<u32> {
         self.take_request_fault(|kind| kind == RequestFaultKind::BreakStream).map(|fault| fault.after_tokens)
@@ -171,6 +181,8 @@ pub(super) async fn state(State(app): State<Arc<App>>) -> Json<Value> {
             "running": metrics.running,
             "waiting": metrics.waiting,
             "kv_usage": metrics.kv_usage,
+            "held_requests": metrics.held_requests,
+            "held_blocks": metrics.held_blocks,
             "cached_blocks": blocks,
         }));
     }

@@ -1,6 +1,4 @@
-//! What chat and completion requests have in common: limits, prompts, rank, submission.
-
-use std::sync::Arc;
+//! What chat and completion requests have in common: limits, prompts, ranks, hand-offs.
 
 use axum::http::HeaderMap;
 use serde_json::{Map, Value};
@@ -9,9 +7,9 @@ use super::app::App;
 use super::body::Common;
 use super::error::ApiError;
 use crate::cache::CacheScope;
-use crate::engine::{Submission, Ticket};
-use crate::model::{AnswerPlan, Model};
-use crate::sched::RequestSpec;
+use crate::model::AnswerPlan;
+use crate::sched::AnswerTokens;
+use crate::transfer::{HandOff, PdProtocol, parse};
 
 /// Which API answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,7 +18,18 @@ pub(super) enum Api {
     Completion,
 }
 
-/// A checked request, ready to be submitted.
+/// A request whose prompts are tokens.
+pub(super) struct Asked<'a> {
+    pub(super) api: Api,
+    pub(super) headers: &'a HeaderMap,
+    pub(super) body: &'a Map<String, Value>,
+    pub(super) common: &'a Common,
+    pub(super) prompts: Vec<Vec<u32>>,
+    /// Wanted answer length.
+    pub(super) limit: Option<i64>,
+}
+
+/// A checked request, ready to be started.
 #[derive(Debug)]
 pub(super) struct Generation {
     pub(super) api: Api,
@@ -32,23 +41,20 @@ pub(super) struct Generation {
     pub(super) include_usage: bool,
     pub(super) continuous_usage: bool,
     pub(super) return_token_ids: bool,
-    pub(super) rank: usize,
-    scope: CacheScope,
-    max_tokens: Vec<u32>,
-    stop_after: Vec<Option<u32>>,
+    /// Per prompt: the rank that computes it.
+    pub(super) ranks: Vec<usize>,
+    /// Per prompt: what happens to its blocks.
+    pub(super) hand_offs: Vec<HandOff>,
+    pub(super) scope: CacheScope,
+    pub(super) max_tokens: Vec<u32>,
+    pub(super) stop_after: Vec<Option<u32>>,
     seed: u64,
 }
 
 impl Generation {
-    /// Checks a request whose prompts are tokens already. `limit` is the wanted answer length, if any.
-    pub(super) fn check(
-        app: &App,
-        api: Api,
-        headers: &HeaderMap,
-        common: &Common,
-        prompts: Vec<Vec<u32>>,
-        limit: Option<i64>,
-    ) -> Result<Self, ApiError> {
+    /// Checks a request.
+    pub(super) fn check(app: &App, asked: Asked<'_>) -> Result<Self, ApiError> {
+        let Asked { api, headers, body, common, prompts, limit } = asked;
         let scope = app.scope(common.model.as_deref(), common.cache_salt.clone())?;
         let n = positive("n", common.n.unwrap_or(1))?;
         let limit = limit.map(|limit| positive("max_tokens", limit)).transpose()?;
@@ -60,66 +66,79 @@ impl Generation {
                 "Stream options can only be defined when `stream=True`.",
             ));
         }
-        let mut max_tokens = Vec::new();
-        let mut stop_after = Vec::new();
-        for prompt in &prompts {
-            check_tokens(app, prompt)?;
-            max_tokens.push(answer_limit(app, prompt.len(), limit)?);
-            stop_after.push(natural_end(app, api, common, limit)?);
-        }
-        let prefix = if api == Api::Chat { "chatcmpl" } else { "cmpl" };
-        Ok(Self {
+        let transfer = &app.config.transfer;
+        let hand_offs = parse(transfer.protocol, transfer.role, body, prompts.len())
+            .map_err(|error| ApiError::bad_request(error.to_string()))?;
+        let mut generation = Self {
             api,
-            id: app.request_id(prefix, headers),
+            id: app.request_id(if api == Api::Chat { "chatcmpl" } else { "cmpl" }, headers),
             model_name: app.shown_model(common.model.as_deref()),
-            prompts,
             n,
             stream,
             include_usage: options.include_usage.unwrap_or(false) || app.config.force_include_usage,
             continuous_usage: options.continuous_usage_stats.unwrap_or(false),
             return_token_ids: common.return_token_ids.unwrap_or(false),
-            rank: app.choose_rank(headers)?,
+            ranks: ranks(app, headers, &hand_offs)?,
             scope,
-            max_tokens,
-            stop_after,
+            max_tokens: Vec::new(),
+            stop_after: Vec::new(),
             seed: app.config.seed.wrapping_add(common.seed.unwrap_or(0).cast_unsigned()),
-        })
+            prompts,
+            hand_offs,
+        };
+        for index in 0..generation.prompts.len() {
+            generation.limit_answer(app, common, index, limit)?;
+        }
+        Ok(generation)
     }
 
-    /// Hands every (prompt, sample) to the rank. Choice `index` is `prompt * n + sample`.
-    pub(super) fn submit(&self, app: &App) -> Vec<Ticket> {
-        let mut tickets = Vec::new();
-        for (index, prompt) in self.prompts.iter().enumerate() {
-            for sample in 0..self.n {
-                let spec = RequestSpec {
-                    prompt: prompt.clone(),
-                    scope: self.scope.clone(),
-                    max_tokens: self.max_tokens[index],
-                    stop_after: self.stop_after[index],
-                    answer: answer_tokens(&app.model, prompt, self.seed, sample, self.stop_after[index]),
-                };
-                tickets.push(app.ranks[self.rank].submit(Submission { spec, n: self.n }));
-            }
-        }
-        tickets
+    fn limit_answer(&mut self, app: &App, common: &Common, index: usize, limit: Option<u32>) -> Result<(), ApiError> {
+        let prompt = &self.prompts[index];
+        check_tokens(app, prompt)?;
+        let limit = answer_limit(app, prompt.len(), limit)?.min(self.hand_off_limit(app, index));
+        let one_token = self.hand_off_limit(app, index) == 1;
+        self.max_tokens.push(limit);
+        self.stop_after.push(if one_token { None } else { natural_end(app, self.api, common)? });
+        Ok(())
+    }
+
+    /// Prefill engines of SGLang and TensorRT-LLM stop after the first token by themselves.
+    fn hand_off_limit(&self, app: &App, index: usize) -> u32 {
+        let own_limit = matches!(app.config.transfer.protocol, PdProtocol::Sglang | PdProtocol::Trtllm);
+        if own_limit && matches!(self.hand_offs[index], HandOff::Hold { .. }) { 1 } else { u32::MAX }
+    }
+
+    /// The answer's tokens: words, and the end-of-sequence token where the answer ends by itself.
+    pub(super) fn answer_tokens(&self, app: &App, prompt: usize, sample: u32) -> AnswerTokens {
+        let plan = AnswerPlan::new(&self.prompts[prompt], self.seed, sample);
+        let end = self.stop_after[prompt].zip(app.model.eos()).map(|(count, eos)| (count as usize - 1, eos));
+        let model = app.model.clone();
+        Box::new(move |index| match end {
+            Some((last, eos)) if index == last => eos,
+            _ => plan.token(model.words(), index).0,
+        })
     }
 }
 
-/// The answer's tokens: words, and the end-of-sequence token where the answer ends by itself.
-fn answer_tokens(
-    model: &Arc<Model>,
-    prompt: &[u32],
-    seed: u64,
-    sample: u32,
-    stop_after: Option<u32>,
-) -> Box<dyn Fn(usize) -> u32 + Send> {
-    let plan = AnswerPlan::new(prompt, seed, sample);
-    let end = stop_after.zip(model.eos()).map(|(count, eos)| (count as usize - 1, eos));
-    let model = model.clone();
-    Box::new(move |index| match end {
-        Some((last, eos)) if index == last => eos,
-        _ => plan.token(model.words(), index).0,
-    })
+/// The rank of each prompt: SGLang's bootstrap room decides it, else the header, else the load.
+fn ranks(app: &App, headers: &HeaderMap, hand_offs: &[HandOff]) -> Result<Vec<usize>, ApiError> {
+    let chosen = app.choose_rank(headers)?;
+    let explicit = headers.contains_key("x-data-parallel-rank");
+    let size = app.ranks.len() as u64;
+    hand_offs
+        .iter()
+        .map(|hand_off| {
+            let HandOff::Hold { key: Some(room), wait_for_decode: true, .. } = hand_off else { return Ok(chosen) };
+            let by_room = (room.parse::<u64>().unwrap_or(0) % size) as usize;
+            if explicit && by_room != chosen {
+                return Err(ApiError::bad_field(
+                    "bootstrap_room",
+                    format!("room {room} belongs to data-parallel rank {by_room}, the request asks for {chosen}"),
+                ));
+            }
+            Ok(by_room)
+        })
+        .collect()
 }
 
 fn positive(param: &'static str, value: i64) -> Result<u32, ApiError> {
@@ -167,13 +186,14 @@ fn answer_limit(app: &App, prompt_len: usize, limit: Option<u32>) -> Result<u32,
 
 /// After how many tokens the answer ends by itself: as `vllm_xargs.mock_stop_after` says, else only where the request
 /// sets no limit.
-fn natural_end(app: &App, api: Api, common: &Common, limit: Option<u32>) -> Result<Option<u32>, ApiError> {
+fn natural_end(app: &App, api: Api, common: &Common) -> Result<Option<u32>, ApiError> {
     if common.ignore_eos.unwrap_or(false) {
         return Ok(None);
     }
     let least = common.min_tokens.unwrap_or(0);
     let asked = mock_argument(common.vllm_xargs.as_ref(), "mock_stop_after")?;
-    let natural = (api == Api::Chat && limit.is_none()).then_some(app.config.natural_output_tokens);
+    let unlimited = common.max_tokens.is_none() && common.max_completion_tokens.is_none();
+    let natural = (api == Api::Chat && unlimited).then_some(app.config.natural_output_tokens);
     Ok(asked.or(natural).map(|count| count.max(least).max(1)))
 }
 

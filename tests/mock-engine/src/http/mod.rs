@@ -9,11 +9,12 @@ mod completions;
 mod error;
 mod faults;
 mod generate;
+mod handoff;
 mod server;
 mod stream;
 mod tokenize;
 mod usage;
 
-pub use app::App;
+pub use app::{App, AppParts};
 pub use faults::{Faults, HealthFault, RequestFault, RequestFaultKind};
-pub use server::{Server, router};
+pub use server::{Bound, Server, router};

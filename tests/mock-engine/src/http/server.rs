@@ -22,6 +22,7 @@ use tower::ServiceExt;
 use super::app::App;
 use super::faults::CloseConnection;
 use super::{admin, chat, completions, faults, tokenize};
+use crate::transfer::PdProtocol;
 
 /// Largest body accepted: long prompts as token ids are big.
 const BODY_LIMIT: usize = 64 << 20;
@@ -37,7 +38,11 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/mock/restart_events", post(faults::restart_events))
         .route("/mock/crash", post(faults::crash))
         .route("/mock/state", get(faults::state));
-    Router::new()
+    let mut plain = Router::new();
+    if app.config.transfer.protocol == PdProtocol::Sglang {
+        plain = plain.route("/server_info", get(admin::server_info)).route("/get_server_info", get(admin::server_info));
+    }
+    plain
         .route("/v1/models", get(admin::models))
         .route("/health", get(admin::health))
         .route("/ping", get(admin::health).post(admin::health))
@@ -64,6 +69,35 @@ async fn count_answers(State(app): State<Arc<App>>, request: Request, next: Next
     response
 }
 
+/// A bound listener that does not serve yet.
+#[derive(Debug)]
+pub struct Bound {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl Bound {
+    /// Binds.
+    ///
+    /// # Errors
+    /// When the address cannot be bound.
+    pub async fn new(address: SocketAddr) -> io::Result<Self> {
+        let listener = TcpListener::bind(address).await?;
+        let address = listener.local_addr()?;
+        Ok(Self { listener, address })
+    }
+
+    /// The bound address.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until the server is dropped.
+    pub fn serve(self, router: Router) -> Server {
+        Server { address: self.address, task: tokio::spawn(accept(self.listener, router)) }
+    }
+}
+
 /// A listening HTTP server. Dropping it breaks every connection.
 #[derive(Debug)]
 pub struct Server {
@@ -72,16 +106,6 @@ pub struct Server {
 }
 
 impl Server {
-    /// Binds and serves.
-    ///
-    /// # Errors
-    /// When the address cannot be bound.
-    pub async fn start(address: SocketAddr, router: Router) -> io::Result<Self> {
-        let listener = TcpListener::bind(address).await?;
-        let address = listener.local_addr()?;
-        Ok(Self { address, task: tokio::spawn(accept(listener, router)) })
-    }
-
     /// The bound address.
     pub fn address(&self) -> SocketAddr {
         self.address

@@ -8,15 +8,15 @@ use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::StreamExt;
-use futures_util::stream::{self, SelectAll};
+use futures_util::stream;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::answer::unix_now;
 use super::app::App;
 use super::generate::{Api, Generation};
+use super::handoff::Choice;
 use super::usage::Usage;
-use crate::engine::Ticket;
 use crate::sched::Output;
 
 type Sink = mpsc::Sender<Result<Bytes, io::Error>>;
@@ -26,7 +26,7 @@ type Sink = mpsc::Sender<Result<Bytes, io::Error>>;
 pub(super) fn streamed(
     app: Arc<App>,
     generation: Generation,
-    tickets: Vec<Ticket>,
+    choices: Vec<Choice>,
     break_after: Option<u32>,
 ) -> Response {
     let (sink, receiver) = mpsc::channel(64);
@@ -34,9 +34,9 @@ pub(super) fn streamed(
         let client = sink.clone();
         let writer = Writer { app, generation, sink, usage: Usage::default(), created: unix_now() };
         tokio::select! {
-            // Dropping the tickets gives the request up.
+            // Dropping the choices gives the request up.
             () = client.closed() => {}
-            _ = writer.run(tickets, break_after) => {}
+            _ = writer.run(choices, break_after) => {}
         }
     });
     let body = Body::from_stream(stream::unfold(receiver, |mut receiver| async move {
@@ -58,27 +58,27 @@ struct Writer {
 struct Gone;
 
 impl Writer {
-    async fn run(mut self, tickets: Vec<Ticket>, break_after: Option<u32>) -> Result<(), Gone> {
+    async fn run(mut self, choices: Vec<Choice>, break_after: Option<u32>) -> Result<(), Gone> {
         let delay = self.app.faults().first_token_delay();
         if !delay.is_zero() {
             tokio::time::sleep(delay).await;
         }
-        let choices = tickets.len();
-        let indexed = tickets.into_iter().enumerate().map(|(index, ticket)| ticket.map(move |output| (index, output)));
-        let mut outputs: SelectAll<_> = stream::select_all(indexed);
-        let mut texts: Vec<ChoiceText> = (0..choices).map(|_| ChoiceText::default()).collect();
+        let mut texts: Vec<ChoiceText> = choices.iter().map(|_| ChoiceText::default()).collect();
+        let mut outputs =
+            stream::select_all(choices.into_iter().enumerate().map(|(index, choice)| choice.indexed(index)));
         let mut finished = 0;
         let mut sent = 0;
         while let Some((index, output)) = outputs.next().await {
             if break_after == Some(sent) {
                 return self.broken().await;
             }
+            let Ok(output) = output else { return self.broken().await };
             sent += 1;
             self.usage.count(&output);
             finished += usize::from(output.finish.is_some());
             self.token(index, &output, &mut texts[index]).await?;
         }
-        if finished < choices {
+        if finished < texts.len() {
             return self.broken().await;
         }
         if self.generation.include_usage {

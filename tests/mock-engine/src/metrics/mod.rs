@@ -21,6 +21,12 @@ pub struct RankMetrics {
     pub waiting: usize,
     /// Those of them that wait for KV from another instance.
     pub deferred: usize,
+    /// Finished requests whose blocks wait for another instance.
+    pub held_requests: usize,
+    /// Those blocks.
+    pub held_blocks: usize,
+    /// Holds given up because nobody fetched the blocks in time.
+    pub held_expired: u64,
     /// Share of blocks in use.
     pub kv_usage: f64,
     /// Distinct blocks that can be hit.
@@ -74,6 +80,9 @@ impl Default for RankMetrics {
             running: 0,
             waiting: 0,
             deferred: 0,
+            held_requests: 0,
+            held_blocks: 0,
+            held_expired: 0,
             kv_usage: 0.0,
             cached_blocks: 0,
             scheduler: SchedulerStats::default(),

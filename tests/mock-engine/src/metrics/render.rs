@@ -20,8 +20,8 @@ pub struct ServerFacts {
     pub max_model_len: u32,
     /// Answered HTTP requests by handler, method and status class.
     pub http_requests: Vec<(String, String, String, u64)>,
-    /// Further gauges (disaggregation): name, help, value per rank.
-    pub extra: Vec<(&'static str, &'static str, Vec<f64>)>,
+    /// Hand-overs between engines: name, help, count.
+    pub transfers: Vec<(&'static str, &'static str, u64)>,
 }
 
 /// Prometheus text for all ranks.
@@ -60,12 +60,7 @@ pub fn render(facts: &ServerFacts, ranks: &[RankMetrics]) -> String {
         }
     }
     cache_config(&mut out, facts, ranks.len());
-    for (name, help, values) in &facts.extra {
-        head(&mut out, name, help, "gauge");
-        for (rank, value) in values.iter().enumerate() {
-            sample(&mut out, name, &labels(facts, rank, None), *value);
-        }
-    }
+    holds(&mut out, facts, ranks);
     http_requests(&mut out, facts);
     out
 }
@@ -146,6 +141,27 @@ fn cache_config(out: &mut String, facts: &ServerFacts, ranks: usize) {
         ];
         let labels: Vec<String> = values.iter().map(|(key, value)| format!("{key}=\"{value}\"")).collect();
         sample(out, name, &labels.join(","), 1.0);
+    }
+}
+
+/// Blocks held for other engines: not in vLLM, hence names of our own.
+fn holds(out: &mut String, facts: &ServerFacts, ranks: &[RankMetrics]) {
+    type Value = fn(&RankMetrics) -> f64;
+    let families: [(&str, &str, &str, Value); 4] = [
+        ("mock:cached_blocks", "gauge", "Distinct blocks that can be hit.", |m| m.cached_blocks as f64),
+        ("mock:held_requests", "gauge", "Prefills held for other engines.", |m| m.held_requests as f64),
+        ("mock:held_blocks", "gauge", "Blocks held for other engines.", |m| m.held_blocks as f64),
+        ("mock:held_expired_total", "counter", "Holds that nobody fetched in time.", |m| m.held_expired as f64),
+    ];
+    for (name, kind, help, value) in families {
+        head(out, name, help, kind);
+        for (rank, metrics) in ranks.iter().enumerate() {
+            sample(out, name, &labels(facts, rank, None), value(metrics));
+        }
+    }
+    for (name, help, count) in &facts.transfers {
+        head(out, name, help, "counter");
+        sample(out, name, &format!("model_name=\"{}\"", escape(&facts.model_name)), *count as f64);
     }
 }
 

@@ -35,7 +35,7 @@ fn facts() -> ServerFacts {
         num_blocks: 2_048,
         max_model_len: 16_384,
         http_requests: Vec::new(),
-        extra: Vec::new(),
+        transfers: Vec::new(),
     }
 }
 

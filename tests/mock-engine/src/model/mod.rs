@@ -18,6 +18,7 @@ use tokenizers::Tokenizer;
 
 pub use chat::{ChatError, ChatPrompt};
 pub use template::{ChatTemplate, TemplateError};
+pub(crate) use words::mix;
 pub use words::{AnswerPlan, Words};
 
 /// A model folder that cannot be used.

@@ -1,6 +1,6 @@
 //! One request inside the scheduler.
 
-use crate::cache::{BlockTable, CacheScope};
+use crate::cache::{BlockId, BlockTable, CacheScope};
 
 /// Name of a request within one rank.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -40,6 +40,10 @@ pub struct RequestSpec {
     pub stop_after: Option<u32>,
     /// Answer token by index.
     pub answer: AnswerTokens,
+    /// Keep the blocks after the end, for another instance to fetch.
+    pub hold: bool,
+    /// The prompt's KV comes from another instance: reserve blocks, wait for [`super::Scheduler::loaded`].
+    pub load: bool,
 }
 
 /// A request and its progress.
@@ -60,6 +64,19 @@ pub struct Request {
     pub(super) max_tokens: usize,
     pub(super) stop_after: Option<usize>,
     pub(super) answer: AnswerTokens,
+    pub(super) hold: bool,
+    pub(super) kv: KvOrigin,
+}
+
+/// Where the KV of a request's prompt comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum KvOrigin {
+    /// This rank's cache and computation.
+    Local,
+    /// Another instance; not here yet.
+    Remote,
+    /// Another instance; here, in this request's blocks.
+    Arrived,
 }
 
 impl Request {
@@ -75,6 +92,8 @@ impl Request {
             max_tokens: spec.max_tokens.max(1) as usize,
             stop_after: spec.stop_after.map(|count| count.max(1) as usize),
             answer: spec.answer,
+            hold: spec.hold,
+            kv: if spec.load { KvOrigin::Remote } else { KvOrigin::Local },
         }
     }
 
@@ -102,4 +121,6 @@ pub struct Output {
     pub finish: Option<FinishReason>,
     /// Prompt tokens found in the cache.
     pub cached_tokens: usize,
+    /// On the last token of a request that keeps its blocks: which ones.
+    pub held: Option<Vec<BlockId>>,
 }

@@ -3,9 +3,9 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::request::{Output, Request, RequestId, RequestSpec};
+use super::request::{FinishReason, KvOrigin, Output, Request, RequestId, RequestSpec};
 use super::step::{Emission, Step};
-use crate::cache::{BlockHasher, BlockPool};
+use crate::cache::{BlockHasher, BlockPool, BlockTable};
 
 /// Bounds of one rank.
 #[derive(Clone, Debug)]
@@ -49,6 +49,10 @@ pub struct Scheduler {
     requests: HashMap<RequestId, Request>,
     waiting: VecDeque<RequestId>,
     running: Vec<RequestId>,
+    /// Requests that wait for KV from another instance, blocks reserved.
+    loading: Vec<RequestId>,
+    /// Blocks of finished requests that another instance will fetch.
+    held: HashMap<RequestId, BlockTable>,
     stats: SchedulerStats,
 }
 
@@ -63,6 +67,8 @@ impl Scheduler {
             requests: HashMap::new(),
             waiting: VecDeque::new(),
             running: Vec::new(),
+            loading: Vec::new(),
+            held: HashMap::new(),
             stats: SchedulerStats::default(),
         }
     }
@@ -80,6 +86,7 @@ impl Scheduler {
         if let Some(mut request) = self.requests.remove(&id) {
             self.waiting.retain(|other| *other != id);
             self.running.retain(|other| *other != id);
+            self.loading.retain(|other| *other != id);
             request.table.release(&mut self.pool);
         }
     }
@@ -104,9 +111,40 @@ impl Scheduler {
         self.running.len()
     }
 
-    /// Number of waiting requests.
+    /// Number of waiting requests, those that wait for KV included.
     pub fn waiting(&self) -> usize {
-        self.waiting.len()
+        self.waiting.len() + self.loading.len()
+    }
+
+    /// Number of requests that wait for KV from another instance.
+    pub fn loading(&self) -> usize {
+        self.loading.len()
+    }
+
+    /// Finished requests whose blocks are held, and those blocks.
+    pub fn held(&self) -> (usize, usize) {
+        (self.held.len(), self.held.values().map(|table| table.blocks().len()).sum())
+    }
+
+    /// Frees the blocks held for another instance. False when they are not held (any more).
+    pub fn release_held(&mut self, id: RequestId) -> bool {
+        let held = self.held.remove(&id);
+        held.map(|mut table| table.release(&mut self.pool)).is_some()
+    }
+
+    /// The KV of a loading request has arrived: all of its prompt but the last token, which is always computed here.
+    pub fn loaded(&mut self, id: RequestId) {
+        let Some(position) = self.loading.iter().position(|other| *other == id) else { return };
+        self.loading.swap_remove(position);
+        if let Some(request) = self.requests.get_mut(&id) {
+            let local = request.computed;
+            request.computed = request.tokens.len() - 1;
+            request.cached_tokens = Some(request.computed);
+            request.kv = KvOrigin::Arrived;
+            request.table.cache_full(&mut self.pool, &request.tokens, request.computed);
+            self.stats.external_hits += (request.computed - local) as u64;
+            self.waiting.push_front(id);
+        }
     }
 
     /// A request that has not finished.
@@ -166,6 +204,7 @@ impl Scheduler {
         if let Some(request) = self.requests.get_mut(&id) {
             request.table.release(&mut self.pool);
             request.computed = 0;
+            request.kv = KvOrigin::Local;
             request.preemptions += 1;
             self.stats.preemptions += 1;
             self.waiting.push_front(id);
@@ -176,12 +215,35 @@ impl Scheduler {
     fn schedule_waiting(&mut self, step: &mut Step, budget: &mut usize) {
         while *budget > 0 && self.running.len() < self.limits.max_num_seqs {
             let Some(id) = self.waiting.front().copied() else { return };
-            if !self.admit(id, step, budget) {
+            let started = match self.requests.get(&id).map(|request| request.kv) {
+                Some(KvOrigin::Remote) => self.start_load(id, step),
+                Some(KvOrigin::Arrived) => self.grow(id, step, budget),
+                Some(KvOrigin::Local) | None => self.admit(id, step, budget),
+            };
+            if !started {
                 return;
             }
             self.waiting.pop_front();
-            self.running.push(id);
+            if !step.loads.contains(&id) {
+                self.running.push(id);
+            }
         }
+    }
+
+    /// Reserves the blocks of a prompt whose KV comes from another instance. False when there are too few.
+    fn start_load(&mut self, id: RequestId, step: &mut Step) -> bool {
+        let Some(request) = self.requests.get_mut(&id) else { return true };
+        let found = request.table.find_cached(&self.pool, request.tokens.len());
+        if !request.table.reserve(&mut self.pool, &found, request.tokens.len()) {
+            return false;
+        }
+        request.computed = found.len() * self.limits.block_size;
+        self.stats.prefix_queries += request.tokens.len() as u64;
+        self.stats.prefix_hits += request.computed as u64;
+        self.stats.external_queries += (request.tokens.len() - request.computed) as u64;
+        self.loading.push(id);
+        step.loads.push(id);
+        true
     }
 
     /// Starts (or restarts) a waiting request with what the cache holds of it. False when there are no blocks for it.
@@ -229,14 +291,30 @@ impl Scheduler {
             }
             self.stats.generation_tokens += 1;
             let cached_tokens = request.cached_tokens.unwrap_or(0);
-            let output = Output { token, index, finish, cached_tokens };
+            let hold = request.hold && finish == Some(FinishReason::Length);
+            let held = hold.then(|| request.table.blocks().to_vec());
+            let output = Output { token, index, finish, cached_tokens, held };
             emissions.push(Emission { request: *id, preemptions: request.preemptions, output });
             if finish.is_some() {
                 finished.push(*id);
             }
         }
-        finished.into_iter().for_each(|id| self.abort(id));
+        finished.into_iter().for_each(|id| self.finish(id));
         emissions
+    }
+
+    /// Ends a request: frees its blocks, or holds them for another instance when it ended at the token limit.
+    fn finish(&mut self, id: RequestId) {
+        let hold = self.requests.get(&id).is_some_and(|request| {
+            request.hold && request.finish_reason(self.limits.max_model_len) == Some(FinishReason::Length)
+        });
+        if !hold {
+            return self.abort(id);
+        }
+        self.running.retain(|other| *other != id);
+        if let Some(request) = self.requests.remove(&id) {
+            self.held.insert(id, request.table);
+        }
     }
 }
 

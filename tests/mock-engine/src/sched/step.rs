@@ -11,6 +11,8 @@ pub struct Step {
     pub prefill_tokens: usize,
     /// Whether a request takes a decode step.
     pub decodes: bool,
+    /// Requests whose blocks are reserved now and whose KV must be fetched from another instance.
+    pub loads: Vec<RequestId>,
 }
 
 impl Step {

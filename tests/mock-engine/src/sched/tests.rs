@@ -16,6 +16,8 @@ fn spec(from: u32, prompt: u32, max_tokens: u32) -> RequestSpec {
         max_tokens,
         stop_after: None,
         answer: Box::new(move |index| 10_000 + from + index as u32),
+        hold: false,
+        load: false,
     }
 }
 
@@ -36,7 +38,7 @@ fn a_request_prefills_decodes_and_frees_its_blocks() {
     scheduler.add(RequestId(1), spec(0, 10, 3));
     let (first, emitted) = step(&mut scheduler);
     assert_eq!((counts(&first), first.prefill_tokens, first.decodes), (vec![10], 10, false));
-    assert_eq!(emitted[0].output, Output { token: 10_000, index: 0, finish: None, cached_tokens: 0 });
+    assert_eq!(emitted[0].output, Output { token: 10_000, index: 0, finish: None, cached_tokens: 0, held: None });
     let (second, _) = step(&mut scheduler);
     assert_eq!((counts(&second), second.prefill_tokens, second.decodes), (vec![1], 0, true));
     let (_, last) = step(&mut scheduler);

@@ -9,6 +9,7 @@
 
 mod api;
 mod binary;
+mod disagg;
 mod events;
 mod faults;
 mod recorded;

@@ -27,6 +27,8 @@ fn spec(recorded: &Recorded, outputs: Vec<u32>) -> RequestSpec {
         max_tokens: outputs.len() as u32,
         stop_after: None,
         answer: Box::new(move |index| outputs[index]),
+        hold: false,
+        load: false,
     }
 }
 

@@ -1,0 +1,87 @@
+//! The decode side: fetching blocks from a prefill engine's side channel.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::{Request, StatusCode, header};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::store::Pull;
+
+/// Longest text of a refusal that is read.
+const REFUSAL_LIMIT: usize = 4_096;
+
+/// Blocks that could not be fetched. The request that needs them fails.
+#[derive(Debug, thiserror::Error)]
+pub enum PullError {
+    /// No connection to the side channel.
+    #[error("prefill engine {address} is not reachable: {source}")]
+    Unreachable {
+        /// Side channel.
+        address: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The connection broke.
+    #[error("prefill engine {address} broke the transfer off: {reason}")]
+    Broken {
+        /// Side channel.
+        address: String,
+        /// Why.
+        reason: String,
+    },
+    /// The prefill engine refused.
+    #[error("prefill engine {address} refused: {reason}")]
+    Refused {
+        /// Side channel.
+        address: String,
+        /// Its words.
+        reason: String,
+    },
+    /// No answer in time.
+    #[error("prefill engine {address} did not answer in time")]
+    TimedOut {
+        /// Side channel.
+        address: String,
+    },
+}
+
+/// Fetches what `pull` names from `address`, within `limit`.
+pub(crate) async fn fetch(address: &str, pull: &Pull, limit: Duration) -> Result<(), PullError> {
+    match timeout(limit, exchange(address, pull)).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(PullError::TimedOut { address: address.to_owned() }),
+    }
+}
+
+async fn exchange(address: &str, pull: &Pull) -> Result<(), PullError> {
+    let stream = TcpStream::connect(address)
+        .await
+        .map_err(|source| PullError::Unreachable { address: address.to_owned(), source })?;
+    let broken = |reason: String| PullError::Broken { address: address.to_owned(), reason };
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| broken(error.to_string()))?;
+    let driver = tokio::spawn(connection);
+    let body = serde_json::to_vec(pull).map_err(|error| broken(error.to_string()))?;
+    let request = Request::post("/pull")
+        .header(header::HOST, address)
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(Full::new(Bytes::from(body)))
+        .map_err(|error| broken(error.to_string()))?;
+    let answer = sender.send_request(request).await.map_err(|error| broken(error.to_string()))?;
+    let status = answer.status();
+    let text = Limited::new(answer.into_body(), REFUSAL_LIMIT)
+        .collect()
+        .await
+        .map_err(|error| broken(error.to_string()))?
+        .to_bytes();
+    driver.abort();
+    if status == StatusCode::OK {
+        return Ok(());
+    }
+    Err(PullError::Refused { address: address.to_owned(), reason: String::from_utf8_lossy(&text).into_owned() })
+}
