@@ -19,6 +19,7 @@ use crate::admin::{self, AdminState};
 use crate::clock;
 use crate::config::Config;
 use crate::metrics::Metrics;
+use crate::policy::{PolicyOffice, Surroundings};
 use crate::pool::{PoolHandle, PoolTask};
 use crate::publish::{Catalog, EnvoyIndex, EnvoyStatus, Publisher, Wakes};
 
@@ -90,6 +91,17 @@ impl Bridge {
         let metrics = Arc::new(Metrics::default());
         let wakes = Wakes::new(config.envoys.len());
         let catalog = Catalog::new(config.pools.len(), wakes.clone());
+        let policies = PolicyOffice::new(Surroundings::of(&config), catalog.clone());
+        if let Some(path) = config.policy_file.clone() {
+            let intake = self.intake.clone();
+            let following = policies.clone().follow(path);
+            self.pools.spawn(async move {
+                tokio::select! {
+                    () = following => {}
+                    () = intake.cancelled() => {}
+                }
+            });
+        }
         let ids = || (0..=u16::MAX).map(PoolId);
         let (handles, inboxes): (Vec<PoolHandle>, Vec<_>) =
             ids().zip(&config.pools).map(|(id, pool)| PoolHandle::new(id, pool.name.clone())).unzip();
@@ -124,7 +136,7 @@ impl Bridge {
             };
             self.pools.spawn(task.run(inbox, self.intake.clone()));
         }
-        AdminState::new(handles, envoys, metrics, self.epoch)
+        AdminState::new(handles, envoys, metrics, policies, self.epoch)
     }
 
     /// Where the admin server listens.

@@ -1,4 +1,4 @@
-//! Admin HTTP: health, metrics and the state of everything, read only.
+//! Admin HTTP: health, metrics and the state of everything; policies can be changed.
 //!
 //! | path | answer |
 //! |---|---|
@@ -8,23 +8,25 @@
 //! | `/envoys` | how pushing to each Envoy goes |
 //! | `/workers` | workers, targets, health, load, state of their event sources |
 //! | `/index/stats` | size of each pool's index |
+//! | `/policy`, `/policy/...` | route policies, see `policy` |
 //! | `/index` | every (worker, rank, tier, block) of a pool as JSON lines; `?pool=NAME` when there are several |
 
 mod dump;
 mod health;
 mod index;
+mod policy;
 mod reply;
 mod state;
 mod workers;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::routing::get;
+use axum::routing::{get, post, put};
 
 pub use state::AdminState;
 
-/// No route reads a body so far.
-const MAX_BODY_BYTES: usize = 64 << 10;
+/// Largest body read: that of a policy document.
+const MAX_BODY_BYTES: usize = 1 << 20;
 
 /// Every route.
 pub fn router(state: AdminState) -> Router {
@@ -36,6 +38,11 @@ pub fn router(state: AdminState) -> Router {
         .route("/workers", get(workers::workers))
         .route("/index/stats", get(index::stats))
         .route("/index", get(dump::dump))
+        .route("/policy", get(policy::show).put(policy::put))
+        .route("/policy/rollback", post(policy::rollback))
+        .route("/policy/history", get(policy::history))
+        .route("/policy/history/{version}", get(policy::document))
+        .route("/policy/shadow", put(policy::set_shadow).delete(policy::drop_shadow))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .with_state(state)
 }

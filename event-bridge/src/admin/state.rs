@@ -7,6 +7,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
 use crate::metrics::Metrics;
+use crate::policy::PolicyOffice;
 use crate::pool::{PoolGone, PoolHandle, PoolSnapshot};
 use crate::publish::EnvoyStatus;
 
@@ -19,6 +20,7 @@ struct Inner {
     pools: Vec<PoolHandle>,
     envoys: Vec<watch::Receiver<EnvoyStatus>>,
     metrics: Arc<Metrics>,
+    policies: PolicyOffice,
     epoch: Epoch,
     started: Instant,
     /// A dump holds a copy of a whole index, so there is one at a time.
@@ -31,10 +33,11 @@ impl AdminState {
         pools: Vec<PoolHandle>,
         envoys: Vec<watch::Receiver<EnvoyStatus>>,
         metrics: Arc<Metrics>,
+        policies: PolicyOffice,
         epoch: Epoch,
     ) -> Self {
         let dumps = Arc::new(Semaphore::new(1));
-        Self(Arc::new(Inner { pools, envoys, metrics, epoch, started: Instant::now(), dumps }))
+        Self(Arc::new(Inner { pools, envoys, metrics, policies, epoch, started: Instant::now(), dumps }))
     }
 
     pub(super) fn pools(&self) -> &[PoolHandle] {
@@ -43,6 +46,10 @@ impl AdminState {
 
     pub(super) fn metrics(&self) -> &Metrics {
         &self.0.metrics
+    }
+
+    pub(super) fn policies(&self) -> &PolicyOffice {
+        &self.0.policies
     }
 
     pub(super) fn epoch(&self) -> Epoch {

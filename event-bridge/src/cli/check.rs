@@ -8,6 +8,7 @@ use clap::Args;
 
 use super::{CliError, out};
 use crate::config::{Config, EnvoyConfig, IngestEndpoint, PoolConfig, WorkerSource, WorkerSpec, parse_workers, read};
+use crate::policy::{self, Refused, Surroundings};
 
 pub(super) const EXAMPLES: &str = "Examples:
   event-bridge check --config /etc/kv-router/bridge.yaml
@@ -51,7 +52,7 @@ impl Report {
     }
 
     fn config(&mut self, config: &Config) {
-        let Config { envoys, admin, log, push, pools } = config;
+        let Config { envoys, admin, log, push, policy_file, pools } = config;
         self.line(0, &format!("admin server on http://{}", admin.listen));
         self.line(0, &format!("log filter {}, {:?} lines", log.filter, log.format));
         let (interval, heartbeat) = (push.interval.as_millis(), push.heartbeat.as_millis());
@@ -61,6 +62,23 @@ impl Report {
         }
         envoys.iter().for_each(|envoy| self.envoy(envoy));
         pools.iter().for_each(|pool| self.pool(pool));
+        match policy_file {
+            Some(path) => self.policy(path, &Surroundings::of(config)),
+            None => self.line(0, "no policy file: requests are routed by KV cache and load with default weights"),
+        }
+    }
+
+    fn policy(&mut self, path: &Path, surroundings: &Surroundings) {
+        self.line(0, &format!("policy document {}, watched", path.display()));
+        match fs::read(path).map(|text| policy::compile(&text, surroundings)) {
+            Ok(Ok(compiled)) => {
+                let names: Vec<&str> = compiled.rules.policies.iter().map(|policy| policy.name.as_str()).collect();
+                self.line(2, &format!("{} rules over policies {}", compiled.rules.rules.len(), names.join(", ")));
+                compiled.warnings.iter().for_each(|warning| self.line(2, &warning.to_string()));
+            }
+            Ok(Err(Refused(problems))) => problems.iter().for_each(|problem| self.problem(2, &problem.to_string())),
+            Err(error) => self.problem(2, &format!("{}: {error}", path.display())),
+        }
     }
 
     fn envoy(&mut self, envoy: &EnvoyConfig) {

@@ -37,6 +37,8 @@ pub struct Config {
     pub log: LogConfig,
     /// Push timing.
     pub push: PushConfig,
+    /// Route policy document, watched; `None`: only what is put over the admin API.
+    pub policy_file: Option<PathBuf>,
     /// Pools, at least one; their position is their number in shared-data keys.
     pub pools: Vec<PoolConfig>,
 }

@@ -16,6 +16,8 @@ pub(super) struct RawConfig {
     pub(super) log: RawLog,
     #[serde(default)]
     pub(super) push: RawPush,
+    #[serde(default)]
+    pub(super) policy: RawPolicySource,
     pub(super) pools: Vec<RawPool>,
 }
 
@@ -45,6 +47,12 @@ pub(super) struct RawLog {
 pub(super) enum RawLogFormat {
     Text,
     Json,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawPolicySource {
+    pub(super) file: Option<PathBuf>,
 }
 
 #[derive(Debug, Default, Deserialize)]

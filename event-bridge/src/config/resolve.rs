@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::endpoint::IngestEndpoint;
 use super::error::Problem;
 use super::pool::PoolConfig;
-use super::raw::{RawAdmin, RawConfig, RawEnvoy, RawLog, RawLogFormat, RawPush};
+use super::raw::{RawAdmin, RawConfig, RawEnvoy, RawLog, RawLogFormat, RawPolicySource, RawPush};
 use super::{AdminConfig, Config, EnvoyConfig, LogConfig, LogFormat, PushConfig, pool, within};
 
 const DEFAULT_ADMIN: &str = "127.0.0.1:9902";
@@ -19,7 +19,7 @@ const DEFAULT_TIMEOUT_MS: u64 = 5_000;
 const MAX_POOLS: usize = 256;
 
 pub(super) fn resolve(raw: RawConfig, dir: &Path) -> Result<Config, Problem> {
-    let RawConfig { envoys, admin, log, push, pools } = raw;
+    let RawConfig { envoys, admin, log, push, policy: RawPolicySource { file: policy_file }, pools } = raw;
     let envoys = envoys
         .into_iter()
         .enumerate()
@@ -35,7 +35,14 @@ pub(super) fn resolve(raw: RawConfig, dir: &Path) -> Result<Config, Problem> {
         .map(|(at, raw)| pool::resolve(raw, &format!("pools[{at}]"), dir))
         .collect::<Result<Vec<_>, _>>()?;
     check_pools(&pools)?;
-    Ok(Config { envoys, admin: resolve_admin(admin)?, log: resolve_log(log)?, push: resolve_push(push)?, pools })
+    Ok(Config {
+        envoys,
+        admin: resolve_admin(admin)?,
+        log: resolve_log(log)?,
+        push: resolve_push(push)?,
+        policy_file: policy_file.map(|path| dir.join(path)),
+        pools,
+    })
 }
 
 fn resolve_envoy(raw: RawEnvoy, field: &str, dir: &Path) -> Result<EnvoyConfig, Problem> {

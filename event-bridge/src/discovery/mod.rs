@@ -6,4 +6,4 @@
 mod file;
 mod task;
 
-pub use task::{WorkersUpdate, watch};
+pub use task::{WorkersUpdate, watch, watch_text};

@@ -30,6 +30,25 @@ pub async fn watch(
 }
 
 async fn watch_file(path: PathBuf, defaults: WorkerDefaults, limits: PoolLimits, tx: mpsc::Sender<WorkersUpdate>) {
+    let (texts, mut news) = mpsc::channel(1);
+    let watching = watch_text(path.clone(), texts);
+    let parsing = async {
+        while let Some(text) = news.recv().await {
+            let update = text.and_then(|text| parse_workers(&text, &path, &defaults, limits));
+            if tx.send(update).await.is_err() {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        () = watching => {}
+        () = parsing => {}
+        () = tx.closed() => {}
+    }
+}
+
+/// Sends the text of a file, or why it cannot be read, and every later change. Ends when nobody listens any more.
+pub async fn watch_text(path: PathBuf, tx: mpsc::Sender<Result<String, ConfigError>>) {
     let mut file = WatchedFile::default();
     let mut ticks = interval(LOOK_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -46,9 +65,9 @@ async fn watch_file(path: PathBuf, defaults: WorkerDefaults, limits: PoolLimits,
         });
         let Ok((back, news)) = looked.await else { return };
         file = back;
-        let Some(news) = news else { continue };
-        let update = news.and_then(|text| parse_workers(&text, &path, &defaults, limits));
-        if tx.send(update).await.is_err() {
+        if let Some(news) = news
+            && tx.send(news).await.is_err()
+        {
             return;
         }
     }

@@ -7,6 +7,7 @@ use kv_routing::policy::document::{HeaderMatch, HeaderTest, Match, Rule, RuleSet
 use super::problem::{Problem, Problems, Refused, Severity, child};
 use super::raw::{FORMAT, RawDocument, RawHeader, RawMatch, RawRange};
 use super::{reach, resolve};
+use crate::config::Config;
 
 /// Largest document, in bytes.
 const MAX_BYTES: usize = 1 << 20;
@@ -20,6 +21,15 @@ pub struct Surroundings {
     pub models: BTreeSet<String>,
     /// Adapters of every pool.
     pub adapters: BTreeSet<String>,
+}
+
+impl Surroundings {
+    /// What the pools of a configuration serve.
+    pub fn of(config: &Config) -> Self {
+        let models = config.pools.iter().flat_map(|pool| pool.models.iter().cloned());
+        let adapters = config.pools.iter().flat_map(|pool| pool.adapters.iter().cloned());
+        Self { models: models.collect(), adapters: adapters.collect() }
+    }
 }
 
 /// A document that can be put in force.

@@ -7,11 +7,15 @@
 //! | `compile` | raw to [`kv_routing::policy::document::RuleSet`], or every problem with its JSON pointer |
 //! | `reach` | rules that can never match |
 //! | `expression` | cost expressions (CEL syntax) to checked programs |
+//! | `desk` | which documents are in force, and which were |
+//! | `office` | the desk shared: published on every change, fed by a watched file |
 //! | `problem` | what is wrong, where, and how bad |
 
 mod compile;
+mod desk;
 mod disaggregation;
 pub mod expression;
+mod office;
 mod problem;
 mod raw;
 mod reach;
@@ -20,4 +24,6 @@ mod resolve;
 mod tests;
 
 pub use compile::{Compiled, Surroundings, compile};
+pub use desk::{Desk, Entry, HISTORY, RollbackError, ShadowEntry};
+pub use office::{FileState, PolicyOffice};
 pub use problem::{Problem, Refused, Severity};

@@ -124,3 +124,9 @@ fn settings_without_effect_are_warned_about() {
     let unused = r#"{"version": 1, "policies": {"a": {"mode": "kv"}, "b": {"mode": "pass"}}, "default": "a"}"#;
     assert_eq!(compiled(unused).warnings[0].pointer, "/policies/b");
 }
+
+#[test]
+fn the_documented_example_is_accepted() {
+    let text = include_bytes!("../../policy.example.json");
+    assert_eq!(compile(text, &surroundings()).unwrap().warnings, []);
+}

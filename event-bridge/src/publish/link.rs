@@ -46,7 +46,8 @@ pub(super) struct Covered {
     pools: Vec<PoolManifest>,
     /// Table version by pool; 0 for a pool that is not in the manifest.
     pub(super) tables: Vec<u64>,
-    policy: u64,
+    /// Version of the policy document.
+    pub(super) policy: u64,
 }
 
 impl Link {

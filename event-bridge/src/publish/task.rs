@@ -250,9 +250,11 @@ impl Task {
                 info!(envoy = self.name(), "Envoy holds everything");
             }
             self.filled_over = None;
-            let tables = self.link.covered().map(|covered| covered.tables.clone()).unwrap_or_default();
+            let (tables, policy) =
+                self.link.covered().map(|covered| (covered.tables.clone(), covered.policy)).unwrap_or_default();
             self.status.send_modify(|status| {
                 status.tables = tables;
+                status.policy = policy;
                 status.state = LinkState::InSync;
             });
         }
