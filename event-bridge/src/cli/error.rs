@@ -1,10 +1,14 @@
 //! Why a command failed.
 
+use std::path::PathBuf;
+
+use kv_routing::tokens::{LoadError, PromptError};
 use thiserror::Error;
 
 use crate::bridge::StartError;
 use crate::config::ConfigError;
 use crate::probe::ProbeError;
+use crate::tokenizer::{CompileError, FirstDifference, ReferenceError};
 
 /// Why a command failed.
 #[derive(Debug, Error)]
@@ -24,6 +28,42 @@ pub enum CliError {
     /// The admin server's answer is not understood.
     #[error("the answer is not what this version understands: {0}")]
     Answer(#[from] serde_json::Error),
+    /// A model's tokenizer cannot be compiled.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+    /// A compiled tokenizer cannot be used.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// The reference library refuses.
+    #[error(transparent)]
+    Reference(#[from] ReferenceError),
+    /// The filter's core and the reference library differ.
+    #[error("the filter's core differs from the reference: {0}")]
+    Difference(#[from] FirstDifference),
+    /// A prompt cannot be made.
+    #[error(transparent)]
+    Prompt(#[from] PromptError),
+    /// The input is not what the command takes.
+    #[error("{0}")]
+    Input(String),
+    /// A file cannot be read.
+    #[error("{}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A file cannot be written.
+    #[error("{}: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
     /// Wrong usage that the parser cannot see.
     #[error("{0}")]
     Usage(String),
@@ -42,9 +82,21 @@ impl CliError {
     /// Exit code of the process.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Start(_) | Self::Unusable(_) | Self::Admin(_) | Self::Answer(_) | Self::System { .. } => 1,
             Self::Usage(_) => 2,
             Self::Config(_) => 3,
+            Self::Start(_)
+            | Self::Unusable(_)
+            | Self::Admin(_)
+            | Self::Answer(_)
+            | Self::Compile(_)
+            | Self::Load(_)
+            | Self::Reference(_)
+            | Self::Difference(_)
+            | Self::Prompt(_)
+            | Self::Input(_)
+            | Self::Read { .. }
+            | Self::Write { .. }
+            | Self::System { .. } => 1,
         }
     }
 }

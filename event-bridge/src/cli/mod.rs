@@ -5,8 +5,12 @@
 
 mod check;
 mod error;
+mod input;
+mod model;
 mod out;
+mod render;
 mod run;
+mod tokenizer;
 mod workers;
 
 use clap::{Parser, Subcommand};
@@ -31,6 +35,12 @@ enum Command {
     /// Check a configuration and what it names, and print what the bridge would do.
     #[command(after_help = check::EXAMPLES)]
     Check(check::CheckArgs),
+    /// Print what the filter makes of a request: prompt text, token ids, block hashes.
+    #[command(after_help = render::EXAMPLES)]
+    Render(render::RenderArgs),
+    /// Compile and check tokenizers.
+    #[command(after_help = tokenizer::EXAMPLES)]
+    Tokenizer(tokenizer::TokenizerArgs),
     /// Show the workers of a running bridge.
     #[command(after_help = workers::EXAMPLES)]
     Workers(workers::WorkersArgs),
@@ -44,6 +54,8 @@ pub fn main(cli: Cli) -> Result<(), CliError> {
     match cli.command {
         Command::Run(args) => run::run(args),
         Command::Check(args) => check::check(&args),
+        Command::Render(args) => render::render(&args),
+        Command::Tokenizer(args) => tokenizer::tokenizer(&args),
         Command::Workers(args) => workers::workers(&args),
     }
 }

@@ -4,12 +4,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kv_routing::block::BlockSize;
+use kv_routing::tokens::template::{ContentFormat, RequestedFormat};
 
 use super::error::Problem;
 use super::events::EventDefaults;
-use super::raw::{RawEngine, RawLimits, RawPool, RawProbe, RawStale};
+use super::raw::{RawChat, RawContentFormat, RawEngine, RawLimits, RawPool, RawProbe, RawStale};
 use super::worker::{self, WorkerDefaults, WorkerSpec};
 use super::{required, within};
+use crate::tokenizer::RenderOptions;
 
 const DEFAULT_CLUSTER: &str = "workers";
 const DEFAULT_MAX_BLOCKS: u64 = 4_000_000;
@@ -32,6 +34,8 @@ pub struct PoolConfig {
     pub adapters: Vec<String>,
     /// Folder with tokenizer and chat template; `None`: only token-id prompts are matched.
     pub model_dir: Option<PathBuf>,
+    /// How the engine renders chats, where the model's files do not say it.
+    pub chat: RenderOptions,
     /// Block size the operator expects; the one in force is learned from events.
     pub block_size: Option<BlockSize>,
     /// Envoy cluster of the workers.
@@ -121,6 +125,7 @@ pub(super) fn resolve(raw: RawPool, field: &str, dir: &Path) -> Result<PoolConfi
         drain_ms,
         workers,
         workers_file,
+        chat,
         limits,
         events,
         probe,
@@ -163,6 +168,7 @@ pub(super) fn resolve(raw: RawPool, field: &str, dir: &Path) -> Result<PoolConfi
         models,
         adapters,
         model_dir: model_dir.map(|path| dir.join(path)),
+        chat: resolve_chat(chat, &format!("{field}.chat"))?,
         block_size: block_size.map(|size| resolve_block_size(size, &format!("{field}.block_size"))).transpose()?,
         cluster: required(cluster.as_deref().unwrap_or(DEFAULT_CLUSTER), &format!("{field}.cluster"))?,
         eds_file: eds_file.map(|path| dir.join(path)),
@@ -173,6 +179,35 @@ pub(super) fn resolve(raw: RawPool, field: &str, dir: &Path) -> Result<PoolConfi
         limits,
         probe: resolve_probe(probe, engine, &format!("{field}.probe"))?,
         stale: resolve_stale(stale, &format!("{field}.stale"))?,
+    })
+}
+
+fn resolve_chat(raw: RawChat, field: &str) -> Result<RenderOptions, Problem> {
+    let RawChat {
+        content_format,
+        default_kwargs,
+        exclude_tools_when_none,
+        allow_request_template,
+        utc_offset_minutes,
+        normalize_messages,
+    } = raw;
+    let utc_offset_minutes = utc_offset_minutes.unwrap_or(0);
+    if !(-720..=840).contains(&utc_offset_minutes) {
+        let what = format!("{utc_offset_minutes} minutes");
+        let fix = "use -720 to 840: minutes that the engines' local time is ahead of UTC";
+        return Err(Problem::new(format!("{field}.utc_offset_minutes"), what, fix));
+    }
+    Ok(RenderOptions {
+        content_format: match content_format {
+            None | Some(RawContentFormat::Auto) => RequestedFormat::Auto,
+            Some(RawContentFormat::String) => RequestedFormat::Fixed(ContentFormat::String),
+            Some(RawContentFormat::Openai) => RequestedFormat::Fixed(ContentFormat::Parts),
+        },
+        default_kwargs: default_kwargs.map(|map| serde_json::Value::Object(map).to_string()).unwrap_or_default(),
+        exclude_tools_when_none: exclude_tools_when_none.unwrap_or(false),
+        allow_request_template: allow_request_template.unwrap_or(false),
+        utc_offset_minutes,
+        normalize_messages: normalize_messages.unwrap_or(false),
     })
 }
 

@@ -80,6 +80,8 @@ pub(super) struct RawPool {
     pub(super) workers: Option<Vec<RawWorker>>,
     pub(super) workers_file: Option<PathBuf>,
     #[serde(default)]
+    pub(super) chat: RawChat,
+    #[serde(default)]
     pub(super) limits: RawLimits,
     #[serde(default)]
     pub(super) events: RawEvents,
@@ -95,6 +97,25 @@ pub(super) enum RawEngine {
     Vllm,
     Sglang,
     Trtllm,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawChat {
+    pub(super) content_format: Option<RawContentFormat>,
+    pub(super) default_kwargs: Option<serde_json::Map<String, serde_json::Value>>,
+    pub(super) exclude_tools_when_none: Option<bool>,
+    pub(super) allow_request_template: Option<bool>,
+    pub(super) utc_offset_minutes: Option<i32>,
+    pub(super) normalize_messages: Option<bool>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum RawContentFormat {
+    Auto,
+    String,
+    Openai,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -43,6 +43,9 @@ fn the_example_states_the_defaults() {
     assert_eq!(example.probe, minimal.probe);
     assert_eq!(example.stale, minimal.stale);
     assert_eq!(example.limits, minimal.limits);
+    // An empty object and none at all mean the same to templates.
+    let chat = crate::tokenizer::RenderOptions { default_kwargs: String::new(), ..example.chat.clone() };
+    assert_eq!((example.chat.default_kwargs.as_str(), chat), ("{}", minimal.chat.clone()));
     let EventDefaults { enabled, port, replay: _, topic } = &minimal.worker_defaults.events;
     let events = &example.worker_defaults.events;
     assert_eq!((enabled, port, topic), (&events.enabled, &events.port, &events.topic));
@@ -92,6 +95,9 @@ fn a_refused_file_names_field_and_fix() {
             pool("workers: [{address: '1.1.1.1:80'}], events: {port_offset: -100}"),
             &["pools[0].workers[0].events.endpoint", "-100"],
         ),
+        (pool("workers: [], chat: {utc_offset_minutes: 9000}"), &["pools[0].chat.utc_offset_minutes"]),
+        (pool("workers: [], chat: {content_format: xml}"), &["pools[0].chat.content_format", "openai"]),
+        (pool("workers: [], chat: {default_kwargs: [1]}"), &["pools[0].chat.default_kwargs"]),
         (pool("workers: [], stale: {after_ms: 5}"), &["pools[0].stale.after_ms"]),
         (pool("workers: [], probe: {health_path: health}"), &["pools[0].probe.health_path"]),
         ("pools: [{name: p, models: [], workers: []}]".into(), &["pools[0].models"]),

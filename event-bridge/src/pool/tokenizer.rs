@@ -1,21 +1,73 @@
-//! Compiles a pool's tokenizer beside everything else.
+//! Compiles a pool's tokenizer beside everything else, and proves it before anyone uses it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
 
+use bytes::Bytes;
+use kv_routing::tokens::{CacheLimits, Prompter};
+use kv_routing::wire::{PUSH_PART_BYTES, TokenizerRef};
 use tokio::sync::oneshot;
+use tracing::{info, warn};
 
 use crate::publish::TokenizerParts;
+use crate::tokenizer::{ModelFiles, Reference, RenderOptions, compile_files, self_test};
+
+/// Caches of the prompter that the self-test runs in.
+const TEST_CACHE_BYTES: u32 = 1 << 20;
 
 /// Starts compiling the tokenizer in `dir`; the result comes through the receiver.
-pub(super) fn compile_in_background(dir: PathBuf) -> oneshot::Receiver<Result<TokenizerParts, String>> {
+pub(super) fn compile_in_background(
+    dir: PathBuf,
+    options: RenderOptions,
+) -> oneshot::Receiver<Result<TokenizerParts, String>> {
     let (tx, rx) = oneshot::channel();
     tokio::task::spawn_blocking(move || {
         // Fails when the pool has ended meanwhile.
-        drop(tx.send(compile(&dir)));
+        drop(tx.send(compile(&dir, &options)));
     });
     rx
 }
 
-fn compile(dir: &std::path::Path) -> Result<TokenizerParts, String> {
-    Err(format!("{}: this build has no tokenizer compiler", dir.display()))
+/// Compiles the tokenizer and compares it with the reference library over the built-in corpus.
+fn compile(dir: &Path, options: &RenderOptions) -> Result<TokenizerParts, String> {
+    let started = Instant::now();
+    let files = ModelFiles::read(dir).map_err(|error| error.to_string())?;
+    let compiled = compile_files(&files, options).map_err(|error| error.to_string())?;
+    if let Some(problem) = &compiled.report.template_problem {
+        warn!(dir = %dir.display(), %problem, "chats cannot be rendered, only text and token-id prompts are exact");
+    }
+    let limits = CacheLimits { bytes: TEST_CACHE_BYTES };
+    let mut core = Prompter::load(compiled.bytes.clone(), limits).map_err(|error| error.to_string())?;
+    let reference = Reference::load(&files).map_err(|error| error.to_string())?;
+    let tested = self_test(&mut core, &reference).map_err(|error| format!("self-test failed: {error}"))?;
+    let (texts, tokens, took_ms) = (tested.texts, tested.tokens, started.elapsed().as_millis() as u64);
+    info!(dir = %dir.display(), texts, tokens, took_ms, "tokenizer compiled and proved equal to the reference");
+    parts(compiled.id, compiled.bytes)
+}
+
+/// Cuts a compiled tokenizer to pieces that fit a push.
+fn parts(id: u64, compiled: Vec<u8>) -> Result<TokenizerParts, String> {
+    let too_large = |_| format!("compiled tokenizer of {} bytes is too large", compiled.len());
+    let bytes = u32::try_from(compiled.len()).map_err(too_large)?;
+    let whole = Bytes::from(compiled);
+    let starts = (0..whole.len()).step_by(PUSH_PART_BYTES);
+    let parts: Vec<Bytes> = starts.map(|start| whole.slice(start..whole.len().min(start + PUSH_PART_BYTES))).collect();
+    let count = bytes.div_ceil(PUSH_PART_BYTES as u32);
+    Ok(TokenizerParts { reference: TokenizerRef { id, parts: count, bytes }, parts })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_put_together_are_the_whole() {
+        for length in [1, PUSH_PART_BYTES - 1, PUSH_PART_BYTES, PUSH_PART_BYTES + 1, 3 * PUSH_PART_BYTES] {
+            let whole: Vec<u8> = (0..length).map(|at| at as u8).collect();
+            let parts = parts(7, whole.clone()).unwrap();
+            assert_eq!((parts.reference.parts as usize, parts.reference.bytes as usize), (parts.parts.len(), length));
+            assert!(parts.parts.iter().all(|part| part.len() <= PUSH_PART_BYTES));
+            assert_eq!(parts.parts.concat(), whole);
+        }
+    }
 }

@@ -1,0 +1,127 @@
+//! `event-bridge render`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use kv_routing::block::{BlockSize, HashSeed, SequenceHash, TokenId};
+use kv_routing::openai::{Endpoint, InferenceRequest, PromptInput, parse};
+use kv_routing::tokens::template::Renderer;
+use kv_routing::tokens::{HashPlan, PreparedPrompt, Progress, PromptError, prepare_tokens};
+use serde_json::{Value, json};
+
+use super::model::Model;
+use super::{CliError, input, out};
+use crate::clock;
+use crate::tokenizer::compare;
+
+pub(super) const EXAMPLES: &str = "Examples:
+  event-bridge render --model-dir /models/qwen3 --request body.json
+  curl -s ... | event-bridge render --model-dir /models/qwen3 --request - --block-size 16 --reference
+
+Prints one JSON object: `prompt` (text after the chat template), `tokens`, `blocks` (chained hashes of the full blocks,
+hexadecimal) and `exactness`. Everything is computed by the code that runs in Envoy.";
+
+/// Bytes of text tokenized in one slice; the slices change nothing, and here nobody else waits.
+const SLICE_BYTES: u32 = u32::MAX;
+
+#[derive(Debug, Args)]
+pub(super) struct RenderArgs {
+    /// Folder with tokenizer.json and its companions.
+    #[arg(long, value_name = "DIR")]
+    model_dir: PathBuf,
+    /// Request body; `-` reads standard input.
+    #[arg(long, value_name = "FILE")]
+    request: PathBuf,
+    /// Path the body is sent to. Default: chat completions for a body with `messages`, else completions.
+    #[arg(long, value_name = "PATH")]
+    path: Option<String>,
+    /// Tokens per block.
+    #[arg(long, value_name = "TOKENS", default_value_t = 16)]
+    block_size: u32,
+    /// LoRA adapter the request is for, which changes the hashes.
+    #[arg(long, value_name = "NAME")]
+    adapter: Option<String>,
+    /// Tokenize with the Hugging Face library too and fail at the first difference.
+    #[arg(long)]
+    reference: bool,
+}
+
+pub(super) fn render(args: &RenderArgs) -> Result<(), CliError> {
+    let body = input::read(&args.request)?;
+    let block_size = BlockSize::new(args.block_size)
+        .ok_or_else(|| CliError::Usage(format!("--block-size: 1 to {}", BlockSize::MAX)))?;
+    let endpoint = endpoint(args.path.as_deref(), &body)?;
+    let request = parse(endpoint, &body).map_err(|error| CliError::Input(error.to_string()))?;
+    let seed = HashSeed::new(args.adapter.as_deref(), request.cache_salt.as_deref());
+    let plan = HashPlan { block_size, seed };
+    let mut model = Model::load(&args.model_dir)?;
+    let prompt = Prompt::make(&mut model, &request, plan)?;
+    if let (true, Some(text)) = (args.reference, &prompt.text) {
+        let reference = model.reference()?;
+        compare(&mut model.prompter, &reference, text, request.add_special_tokens)?;
+    }
+    out::print(&format!("{:#}\n", prompt.json(&request, block_size)))
+}
+
+fn endpoint(path: Option<&str>, body: &[u8]) -> Result<Endpoint, CliError> {
+    if let Some(path) = path {
+        let unknown = || CliError::Usage(format!("--path: {path} is no inference path the filter acts on"));
+        return Endpoint::of_path(path).ok_or_else(unknown);
+    }
+    let chat = parse(Endpoint::ChatCompletions, body).is_ok_and(|chat| matches!(chat.prompt, PromptInput::Chat(_)));
+    Ok(if chat { Endpoint::ChatCompletions } else { Endpoint::Completions })
+}
+
+/// A prompt, and what becomes of it on the way to block hashes.
+struct Prompt {
+    text: Option<String>,
+    tokens: Vec<TokenId>,
+    prepared: PreparedPrompt,
+}
+
+impl Prompt {
+    fn make(model: &mut Model, request: &InferenceRequest<'_>, plan: HashPlan) -> Result<Self, CliError> {
+        let now = clock::unix_millis();
+        let text = match &request.prompt {
+            PromptInput::Tokens(tokens) => {
+                let prepared = prepare_tokens(tokens, plan);
+                return Ok(Self { text: None, tokens: tokens.clone(), prepared });
+            }
+            PromptInput::Absent => return Err(PromptError::Absent.into()),
+            PromptInput::Text(text) => text.to_string(),
+            PromptInput::Chat(chat) => {
+                let template = model.prompter.tokenizer().template();
+                let template = template.map_err(kv_routing::tokens::LoadError::from)?.ok_or(PromptError::NoTemplate)?;
+                let renderer = Renderer::compile(template).map_err(kv_routing::tokens::LoadError::from)?;
+                renderer.render(chat, now).map_err(PromptError::from)?.text
+            }
+        };
+        let mut preparation = model.prompter.begin(request, plan, now)?;
+        let prepared = loop {
+            if let Progress::Done(prepared) = model.prompter.advance(&mut preparation, SLICE_BYTES) {
+                break prepared;
+            }
+        };
+        let tokens = model.prompter.encode(&text, request.add_special_tokens);
+        Ok(Self { text: Some(text), tokens, prepared })
+    }
+
+    fn json(&self, request: &InferenceRequest<'_>, block_size: BlockSize) -> Value {
+        let exactness = match request.exactness {
+            kv_routing::openai::Exactness::Exact => "exact",
+            kv_routing::openai::Exactness::UpToMedia => "up_to_media",
+            kv_routing::openai::Exactness::Approximate(reason) => reason.as_str(),
+        };
+        json!({
+            "model": request.model,
+            "exactness": exactness,
+            "prompts": request.prompts,
+            "add_special_tokens": request.add_special_tokens,
+            "prompt": self.text,
+            "prompt_tokens": self.prepared.tokens,
+            "tokens": self.tokens.iter().map(|token| token.0).collect::<Vec<u32>>(),
+            "block_size": block_size.tokens(),
+            "blocks": self.prepared.chain.iter().map(SequenceHash::to_string).collect::<Vec<_>>(),
+        })
+    }
+}
