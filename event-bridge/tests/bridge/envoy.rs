@@ -12,6 +12,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use event_bridge::clock::unix_millis;
+use kv_routing::policy::document::Document;
 use kv_routing::wire::{
     Decision, Epoch, LoadRow, Manifest, ManifestHeader, Push, PushReply, TargetTable, UnixMillis, keys,
 };
@@ -115,6 +116,13 @@ impl FakeEnvoy {
         let inner = self.lock();
         let bytes = inner.values.get(&keys::targets(manifest.pools.first()?.id))?;
         Some(TargetTable::decode(bytes).unwrap())
+    }
+
+    /// The policy document that the manifest names.
+    pub(crate) fn policy(&self) -> Option<Document> {
+        let version = self.manifest()?.policy_version;
+        let document = Document::decode(self.lock().values.get(keys::POLICY)?).unwrap();
+        (document.version == version).then_some(document)
     }
 
     /// Endpoints in that table.

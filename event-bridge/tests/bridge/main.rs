@@ -3,6 +3,7 @@
 
 mod envoy;
 mod envoys;
+mod policy;
 mod shutdown;
 mod support;
 mod worker;

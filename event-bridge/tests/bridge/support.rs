@@ -9,6 +9,8 @@ use event_bridge::bridge::Bridge;
 use event_bridge::config::{Config, WorkerAddress};
 use event_bridge::probe::WorkerClient;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use crate::worker::FakeWorker;
 
@@ -113,4 +115,19 @@ pub(crate) fn endpoints(path: &Path) -> Vec<(String, bool)> {
             (address, entry["health_status"] == "DRAINING")
         })
         .collect()
+}
+
+/// A call of the admin server with any method and body; status and JSON answer.
+pub(crate) async fn call(bridge: &Bridge, method: &str, path: &str, body: &str) -> (u16, Value) {
+    let mut socket = TcpStream::connect(bridge.admin_address()).await.unwrap();
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nhost: admin\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    socket.write_all((head + body).as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, serde_json::from_str(body).unwrap_or(Value::Null))
 }
