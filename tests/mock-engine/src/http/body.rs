@@ -33,21 +33,6 @@ pub(super) struct StreamOptions {
     pub(super) continuous_usage_stats: Option<bool>,
 }
 
-/// Fields that make a chat prompt; `/tokenize` takes them too.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct ChatFields {
-    pub(super) messages: Vec<Value>,
-    pub(super) tools: Option<Vec<Value>>,
-    pub(super) documents: Option<Vec<Value>>,
-    pub(super) add_generation_prompt: Option<bool>,
-    pub(super) continue_final_message: Option<bool>,
-    pub(super) chat_template_kwargs: Option<Map<String, Value>>,
-    pub(super) reasoning_effort: Option<Value>,
-    /// The prompt's tokens, where a prefill engine has computed them already (TensorRT-LLM).
-    pub(super) prompt_token_ids: Option<Vec<u32>>,
-}
-
 /// The prompt of a completion request.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]

@@ -9,9 +9,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::app::App;
-use super::body::{ChatFields, Prompt, fields, parse_object};
+use super::body::{Prompt, fields, parse_object};
 use super::error::ApiError;
 use super::{chat, completions};
+use crate::model::ChatPrompt;
 
 #[derive(Deserialize)]
 struct TokenizeFields {
@@ -37,8 +38,8 @@ pub(super) async fn tokenize(State(app): State<Arc<App>>, body: Bytes) -> Result
             completions::tokenize(&app, Prompt::Text(text), special).await?.pop().unwrap_or_default()
         }
         None => {
-            let fields: ChatFields = fields(&object)?;
-            chat::tokenize(&app, fields, request.add_special_tokens.unwrap_or(false)).await?
+            let prompt: ChatPrompt = fields(&object)?;
+            chat::tokenize(&app, prompt, request.add_special_tokens.unwrap_or(false)).await?
         }
     };
     let strings = request.return_token_strs.unwrap_or(false).then(|| app.model.token_strings(&tokens));

@@ -1,10 +1,12 @@
 //! From the messages of a chat request to the prompt text: vLLM's preparation, then the template.
 
+use std::time::SystemTime;
+
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::Model;
-use super::content_format::ContentFormat;
-use super::template::TemplateError;
+use super::template::{ChatTemplate, TemplateError};
+use super::{Model, messages, tools};
 
 /// A chat request that cannot be rendered. All are the client's fault (400).
 #[derive(Debug, thiserror::Error)]
@@ -26,26 +28,55 @@ pub enum ChatError {
     /// Mutually exclusive options.
     #[error("Cannot set both `continue_final_message` and `add_generation_prompt` to True.")]
     GenerationConflict,
+    /// An argument that clients may not set.
+    #[error("Found unexpected chat template kwargs from request: {0}")]
+    Argument(&'static str),
+    /// Nothing to continue, or the template does not show it.
+    #[error(
+        "continue_final_message is set but the final message does not appear in the chat after applying the chat template"
+    )]
+    NotContinued,
+    /// An empty conversation.
+    #[error("messages must not be empty")]
+    NoMessages,
+    /// An empty list of tools.
+    #[error("tools must not be an empty list: leave it out")]
+    NoTools,
+    /// Tools that do not have the shape of the API.
+    #[error("tools[{index}]: {reason}")]
+    Tool {
+        /// Position in `tools`.
+        index: usize,
+        /// What is wrong.
+        reason: String,
+    },
     /// The template failed.
     #[error(transparent)]
     Template(#[from] TemplateError),
 }
 
-/// The parts of a chat request that make its prompt.
-#[derive(Clone, Debug, Default)]
+/// The parts of a chat request that make its prompt, under their names in the API.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
 pub struct ChatPrompt {
-    /// `messages`.
+    /// The conversation.
     pub messages: Vec<Value>,
-    /// `tools`.
+    /// Functions the model may call.
     pub tools: Option<Vec<Value>>,
-    /// `documents`.
+    /// Documents for templates that take them.
     pub documents: Option<Vec<Value>>,
-    /// `add_generation_prompt` (true in the API when absent).
-    pub add_generation_prompt: bool,
-    /// `continue_final_message`.
-    pub continue_final_message: bool,
-    /// `chat_template_kwargs`, `reasoning_effort` included.
-    pub template_arguments: Map<String, Value>,
+    /// Whether the prompt ends with the head of an answer; true when absent.
+    pub add_generation_prompt: Option<bool>,
+    /// Whether the answer continues the last message.
+    pub continue_final_message: Option<bool>,
+    /// Further template variables.
+    pub chat_template_kwargs: Option<Map<String, Value>>,
+    /// Another template variable; also decides `enable_thinking` where the client does not.
+    pub reasoning_effort: Option<Value>,
+    /// A template of the client's own: not served.
+    pub chat_template: Option<String>,
+    /// The prompt's tokens, where a prefill engine has computed them already (TensorRT-LLM).
+    pub prompt_token_ids: Option<Vec<u32>>,
 }
 
 impl Model {
@@ -54,137 +85,86 @@ impl Model {
     /// # Errors
     /// When the messages or the template do not allow it.
     pub fn render_chat(&self, prompt: &ChatPrompt) -> Result<String, ChatError> {
-        let template = self.template().ok_or(ChatError::NoTemplate)?;
-        if prompt.continue_final_message && prompt.add_generation_prompt {
+        self.template().ok_or(ChatError::NoTemplate)?.render_chat(prompt, SystemTime::now())
+    }
+}
+
+impl ChatTemplate {
+    /// The prompt text of a chat request made at `now`.
+    ///
+    /// # Errors
+    /// When the messages or the template do not allow it.
+    pub fn render_chat(&self, prompt: &ChatPrompt, now: SystemTime) -> Result<String, ChatError> {
+        let add_generation_prompt = prompt.add_generation_prompt.unwrap_or(true);
+        let continue_final_message = prompt.continue_final_message.unwrap_or(false);
+        if continue_final_message && add_generation_prompt {
             return Err(ChatError::GenerationConflict);
         }
-        let format = template.content_format();
-        let messages = prompt
-            .messages
-            .iter()
-            .enumerate()
-            .map(|(index, message)| {
-                prepare_message(message, format).map_err(|reason| ChatError::Message { index, reason })
-            })
-            .collect::<Result<Vec<Value>, ChatError>>()?;
-        let last = messages.last().cloned();
+        if prompt.messages.is_empty() {
+            return Err(ChatError::NoMessages);
+        }
+        let mut messages = messages::prepare(&prompt.messages, self)?;
+        let continued = if continue_final_message { Some(mark_final_message(&mut messages)?) } else { None };
         let mut variables = Map::new();
         variables.insert("messages".to_owned(), Value::Array(messages));
-        variables.insert("tools".to_owned(), prompt.tools.as_ref().map_or(Value::Null, |tools| prepare_tools(tools)));
+        variables.insert("tools".to_owned(), prompt.tools.as_deref().map(tools::prepare).transpose()?.into());
         variables.insert("documents".to_owned(), json!(prompt.documents));
-        variables.insert("add_generation_prompt".to_owned(), Value::Bool(prompt.add_generation_prompt));
-        variables.extend(prompt.template_arguments.clone());
-        let text = template.render(variables)?;
-        Ok(match last.filter(|_| prompt.continue_final_message) {
-            Some(last) => cut_after_final_message(text, &last),
-            None => text,
-        })
-    }
-}
-
-/// The fields vLLM passes on, with content in the form the template wants.
-fn prepare_message(message: &Value, format: ContentFormat) -> Result<Value, String> {
-    let fields = message.as_object().ok_or("must be an object")?;
-    let role = fields.get("role").and_then(Value::as_str).ok_or("needs a string `role`")?;
-    let mut prepared = Map::new();
-    prepared.insert("role".to_owned(), Value::String(role.to_owned()));
-    prepared.insert("content".to_owned(), prepare_content(fields.get("content"), format)?);
-    if role == "assistant" {
-        if let Some(calls) = fields.get("tool_calls").and_then(Value::as_array).filter(|calls| !calls.is_empty()) {
-            let calls = calls.iter().map(prepare_tool_call).collect::<Result<Vec<_>, _>>()?;
-            prepared.insert("tool_calls".to_owned(), Value::Array(calls));
-        }
-        let reasoning = ["reasoning", "reasoning_content"].iter().find_map(|key| fields.get(*key));
-        if let Some(reasoning) = reasoning.filter(|value| value.is_string()) {
-            prepared.insert("reasoning".to_owned(), reasoning.clone());
-            prepared.insert("reasoning_content".to_owned(), reasoning.clone());
+        variables.extend(self.arguments(prompt)?);
+        variables.insert("add_generation_prompt".to_owned(), Value::Bool(add_generation_prompt));
+        let text = self.render(variables, now)?;
+        match continued {
+            Some(message) => end_with_final_message(text, &message),
+            None => Ok(text),
         }
     }
-    if role == "tool"
-        && let Some(id) = fields.get("tool_call_id")
-    {
-        prepared.insert("tool_call_id".to_owned(), id.clone());
-    }
-    if let Some(name) = fields.get("name").filter(|name| name.is_string()) {
-        prepared.insert("name".to_owned(), name.clone());
-    }
-    Ok(Value::Object(prepared))
-}
 
-fn prepare_content(content: Option<&Value>, format: ContentFormat) -> Result<Value, String> {
-    let texts = match content {
-        None | Some(Value::Null) => Vec::new(),
-        Some(Value::String(text)) => vec![text.clone()],
-        Some(Value::Array(parts)) => parts.iter().map(part_text).collect::<Result<_, _>>()?,
-        Some(_) => return Err("`content` must be a string or a list of parts".to_owned()),
-    };
-    Ok(match format {
-        ContentFormat::Text => Value::String(texts.join("\n")),
-        ContentFormat::Parts => texts.into_iter().map(|text| json!({"type": "text", "text": text})).collect(),
-    })
-}
-
-fn part_text(part: &Value) -> Result<String, String> {
-    if let Value::String(text) = part {
-        return Ok(text.clone());
-    }
-    let kind = part.get("type").and_then(Value::as_str).unwrap_or("text");
-    match kind {
-        "text" | "input_text" | "output_text" | "refusal" | "thinking" => {
-            let key = if matches!(kind, "refusal" | "thinking") { kind } else { "text" };
-            part.get(key)
-                .and_then(Value::as_str)
-                .map(str::to_owned)
-                .ok_or_else(|| format!("a part of type `{kind}` needs a string `{key}`"))
+    /// Template variables of the request: `chat_template_kwargs`, over which the request's own fields win. Null and
+    /// `"auto"` mean unset.
+    fn arguments(&self, prompt: &ChatPrompt) -> Result<Map<String, Value>, ChatError> {
+        let given = prompt.chat_template_kwargs.clone().unwrap_or_default();
+        if let Some(name) = ["chat_template", "tokenize"].iter().find(|name| given.contains_key(**name)) {
+            return Err(ChatError::Argument(name));
         }
-        other => Err(format!("this model does not take parts of type `{other}`")),
-    }
-}
-
-/// Arguments reach the template as an object, whatever form the client used.
-fn prepare_tool_call(call: &Value) -> Result<Value, String> {
-    let mut call = call.clone();
-    let function =
-        call.get_mut("function").and_then(Value::as_object_mut).ok_or("a tool call needs an object `function`")?;
-    let arguments = match function.get("arguments") {
-        Some(Value::String(text)) if !text.is_empty() => {
-            serde_json::from_str(text).map_err(|error| format!("tool call arguments are not JSON: {error}"))?
+        if prompt.chat_template.is_some() {
+            return Err(ChatError::Argument("chat_template"));
         }
-        Some(value @ (Value::Object(_) | Value::Array(_))) => value.clone(),
-        _ => json!({}),
-    };
-    function.insert("arguments".to_owned(), arguments);
-    Ok(call)
-}
-
-/// Tools as vLLM's request model writes them back: its own fields first, absent ones as null.
-fn prepare_tools(tools: &[Value]) -> Value {
-    tools
-        .iter()
-        .map(|tool| {
-            let function = tool.get("function").and_then(Value::as_object).cloned().unwrap_or_default();
-            let mut written = Map::new();
-            for key in ["name", "description", "parameters"] {
-                written.insert(key.to_owned(), function.get(key).cloned().unwrap_or(Value::Null));
+        let is_set = |value: &Value| !value.is_null() && value != "auto";
+        let thinking_given = given.contains_key("enable_thinking");
+        let mut arguments: Map<String, Value> = given.into_iter().filter(|(_, value)| is_set(value)).collect();
+        if let Some(documents) = &prompt.documents {
+            arguments.insert("documents".to_owned(), json!(documents));
+        }
+        if let Some(effort) = prompt.reasoning_effort.as_ref().filter(|effort| is_set(effort)) {
+            if !thinking_given {
+                arguments.insert("enable_thinking".to_owned(), Value::Bool(effort != "none"));
             }
-            written.extend(function);
-            let mut entry = Map::new();
-            entry.insert("type".to_owned(), tool.get("type").cloned().unwrap_or_else(|| json!("function")));
-            entry.insert("function".to_owned(), Value::Object(written));
-            Value::Object(entry)
-        })
-        .collect()
+            arguments.insert("reasoning_effort".to_owned(), effort.clone());
+        }
+        Ok(arguments)
+    }
 }
 
-/// Ends the prompt with the final message's own text, so that the answer continues it.
-fn cut_after_final_message(text: String, last: &Value) -> String {
-    let content = match &last["content"] {
-        Value::Array(parts) => parts.last().and_then(|part| part["text"].as_str()).unwrap_or_default(),
-        other => other.as_str().unwrap_or_default(),
+/// Appended to the message that is to be continued, to find its end in the rendered prompt.
+const CONTINUE_HERE: &str = "CONTINUE_FINAL_MESSAGE_TAG ";
+
+/// Marks the end of the last message's text; returns that text.
+fn mark_final_message(messages: &mut [Value]) -> Result<String, ChatError> {
+    let content = messages.last_mut().and_then(|message| message.get_mut("content")).ok_or(ChatError::NotContinued)?;
+    let text = match content {
+        Value::Array(parts) => parts.iter_mut().rev().find_map(|part| part.get_mut("text")),
+        other => Some(other),
     };
-    let content = content.trim();
-    match text.rfind(content) {
-        Some(start) => text[..start + content.len()].to_owned(),
-        None => text,
-    }
+    let Some(Value::String(text)) = text else { return Err(ChatError::NotContinued) };
+    let plain = text.clone();
+    text.push_str(CONTINUE_HERE);
+    Ok(plain)
+}
+
+/// Ends the prompt where the marked message ends.
+fn end_with_final_message(text: String, message: &str) -> Result<String, ChatError> {
+    let mark = text.rfind(CONTINUE_HERE.trim()).filter(|_| text.contains(message.trim()));
+    let Some(end) = mark else { return Err(ChatError::NotContinued) };
+    // A template that trims the message has trimmed the space after the mark, too.
+    let kept = &text[..end];
+    Ok(if text[end..].starts_with(CONTINUE_HERE) { kept } else { kept.trim_end() }.to_owned())
 }

@@ -5,10 +5,12 @@
 
 mod chat;
 mod content_format;
+mod messages;
 mod python;
 mod template;
 #[cfg(test)]
 mod tests;
+mod tools;
 mod words;
 
 use std::path::{Path, PathBuf};
@@ -17,6 +19,7 @@ use serde_json::{Map, Value};
 use tokenizers::Tokenizer;
 
 pub use chat::{ChatError, ChatPrompt};
+pub use content_format::ContentFormat;
 pub use template::{ChatTemplate, TemplateError};
 pub(crate) use words::mix;
 pub use words::{AnswerPlan, Words};

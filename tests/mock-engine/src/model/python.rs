@@ -21,6 +21,25 @@ pub(super) fn to_text(value: &Value) -> String {
     }
 }
 
+/// Which ends are stripped.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    Left,
+    Right,
+    Both,
+}
+
+/// Python's `strip` and its like: of the characters in `set`, or of white space, which in Python includes the four
+/// information separators.
+pub(super) fn strip<'t>(text: &'t str, set: Option<&str>, side: Side) -> &'t str {
+    let stripped = |character: char| match set {
+        Some(set) => set.contains(character),
+        None => character.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&character),
+    };
+    let text = if side == Side::Right { text } else { text.trim_start_matches(stripped) };
+    if side == Side::Left { text } else { text.trim_end_matches(stripped) }
+}
+
 /// Python's `repr`.
 pub(super) fn repr(value: &Value) -> String {
     match value.kind() {

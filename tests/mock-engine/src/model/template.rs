@@ -10,6 +10,8 @@ use super::content_format::{ContentFormat, detect};
 use super::python::{self, Dump};
 
 const NAME: &str = "chat";
+/// Variable that carries the time of a rendering to `strftime_now`; no template reads it.
+const NOW: &str = "mock_engine_now";
 
 /// A template that does not compile or does not render.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +31,7 @@ pub struct ChatTemplate {
     environment: Environment<'static>,
     special_tokens: Map<String, Value>,
     content_format: ContentFormat,
+    knows_developers: bool,
 }
 
 impl ChatTemplate {
@@ -39,9 +42,15 @@ impl ChatTemplate {
     pub fn compile(source: &str, special_tokens: Map<String, Value>) -> Result<Self, TemplateError> {
         let source = without_generation_tags(source);
         let content_format = detect(&source).map_err(TemplateError::from)?;
+        let knows_developers = source.contains("\"developer\"") || source.contains("'developer'");
         let mut environment = environment();
         environment.add_template_owned(NAME, source)?;
-        Ok(Self { environment, special_tokens, content_format })
+        Ok(Self { environment, special_tokens, content_format, knows_developers })
+    }
+
+    /// Whether the template has a word for developer messages.
+    pub fn knows_developers(&self) -> bool {
+        self.knows_developers
     }
 
     /// Whether the template loops over content parts or expects one string.
@@ -49,13 +58,15 @@ impl ChatTemplate {
         self.content_format
     }
 
-    /// Renders with `variables` over the special tokens.
+    /// Renders with `variables` over the special tokens, at `now`.
     ///
     /// # Errors
     /// When the template fails or raises.
-    pub fn render(&self, variables: Map<String, Value>) -> Result<String, TemplateError> {
+    pub fn render(&self, variables: Map<String, Value>, now: SystemTime) -> Result<String, TemplateError> {
         let mut context = self.special_tokens.clone();
         context.extend(variables);
+        let seconds = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        context.insert(NOW.to_owned(), Value::from(seconds));
         Ok(self.environment.get_template(NAME)?.render(JinjaValue::from_serialize(context))?)
     }
 }
@@ -76,10 +87,27 @@ fn environment() -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_trim_blocks(true);
     environment.set_lstrip_blocks(true);
-    environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    environment.set_unknown_method_callback(call_method);
+    environment.add_filter("trim", |value: JinjaValue, set: Option<String>| {
+        let text = python::to_text(&value);
+        python::strip(&text, set.as_deref(), python::Side::Both).to_owned()
+    });
     environment.set_formatter(|out, _, value| {
         out.write_str(&python::to_text(value)).map_err(|_| Error::new(ErrorKind::WriteFailure, "output refused"))
     });
+    // An undefined value is empty in Python, not an error.
+    environment.add_filter("items", |value: JinjaValue| match value.kind() {
+        ValueKind::Undefined => Ok(JinjaValue::from(Vec::<JinjaValue>::new())),
+        _ => minijinja::filters::items(&value),
+    });
+    for name in ["length", "count"] {
+        environment.add_filter(name, |value: JinjaValue| match value.kind() {
+            ValueKind::Undefined => Ok(0),
+            _ => minijinja::filters::length(&value),
+        });
+    }
+    environment.add_filter("upper", |value: JinjaValue| python::to_text(&value).to_uppercase());
+    environment.add_filter("lower", |value: JinjaValue| python::to_text(&value).to_lowercase());
     environment.add_filter("tojson", to_json);
     environment.add_filter("string", |value: JinjaValue| python::to_text(&value));
     environment.add_test("iterable", |value: JinjaValue| {
@@ -88,8 +116,26 @@ fn environment() -> Environment<'static> {
     environment.add_function("raise_exception", |message: String| -> Result<JinjaValue, Error> {
         Err(Error::new(ErrorKind::InvalidOperation, message))
     });
-    environment.add_function("strftime_now", |format: String| strftime(&format, unix_now()));
+    environment.add_function("strftime_now", |state: &State, format: String| {
+        let now = state.lookup(NOW).and_then(|now| now.as_i64()).unwrap_or_default();
+        strftime(&format, now.cast_unsigned())
+    });
     environment
+}
+
+/// Python's methods; stripping is ours, since Python counts more characters as white space.
+fn call_method(state: &State, value: &JinjaValue, name: &str, args: &[JinjaValue]) -> Result<JinjaValue, Error> {
+    let side = match name {
+        "strip" => Some(python::Side::Both),
+        "lstrip" => Some(python::Side::Left),
+        "rstrip" => Some(python::Side::Right),
+        _ => None,
+    };
+    match (side, value.as_str(), args) {
+        (Some(side), Some(text), []) => Ok(python::strip(text, None, side).into()),
+        (Some(side), Some(text), [set]) => Ok(python::strip(text, set.as_str(), side).into()),
+        _ => minijinja_contrib::pycompat::unknown_method_callback(state, value, name, args),
+    }
 }
 
 fn to_json(_: &State, value: JinjaValue, positional: Rest<JinjaValue>, options: Kwargs) -> Result<String, Error> {
@@ -107,10 +153,6 @@ fn to_json(_: &State, value: JinjaValue, positional: Rest<JinjaValue>, options: 
     };
     options.assert_all_used()?;
     Ok(python::json_dumps(&value, &dump))
-}
-
-fn unix_now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// The few `strftime` codes that chat templates use, in UTC.

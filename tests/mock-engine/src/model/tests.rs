@@ -1,3 +1,5 @@
+use std::time::SystemTime;
+
 use minijinja::Value as JinjaValue;
 use serde_json::{Map, Value, json};
 
@@ -7,7 +9,7 @@ use super::template::{ChatTemplate, strftime};
 
 fn render(source: &str, variables: Value) -> String {
     let Value::Object(variables) = variables else { panic!("variables are an object") };
-    ChatTemplate::compile(source, Map::new()).unwrap().render(variables).unwrap()
+    ChatTemplate::compile(source, Map::new()).unwrap().render(variables, SystemTime::UNIX_EPOCH).unwrap()
 }
 
 #[test]
@@ -75,7 +77,7 @@ fn python_methods_loops_and_the_generation_tag_work() {
 #[test]
 fn an_exception_of_the_template_reaches_the_client_in_its_own_words() {
     let template = ChatTemplate::compile("{{ raise_exception('roles must alternate') }}", Map::new()).unwrap();
-    let error = template.render(Map::new()).unwrap_err();
+    let error = template.render(Map::new(), SystemTime::UNIX_EPOCH).unwrap_err();
     assert_eq!(error.to_string(), "chat template: roles must alternate");
 }
 
@@ -96,10 +98,17 @@ fn the_content_form_follows_loops_over_content() {
         "{% for m in messages %}{% for part in m['content'] %}{{ part.text }}{% endfor %}{% endfor %}",
         "{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}\
          {% for part in m.content | selectattr('type') %}{{ part.text }}{% endfor %}{% endif %}{% endfor %}",
-        "{% set rest = messages[1:] %}{% for m in rest %}{% set c = m.content %}{% for p in c %}{% endfor %}{% endfor %}",
+        "{% set rest = messages[1:] %}{% for m in rest %}{% for p in m.content %}{% endfor %}{% endfor %}",
+        "{% for m in messages %}{% set content = m.content %}{% for p in content %}{% endfor %}{% endfor %}",
+        "{% macro show(x, y) %}{% for p in y %}{% endfor %}{% endmacro %}\
+         {% for m in messages %}{{ show(1, m.content) }}{{ show(x=2, y='') }}{% endfor %}",
+        "{% macro show(x) %}{% for p in x %}{% endfor %}{% endmacro %}\
+         {% for m in messages %}{{ 'a' if m.x else show(x=m['content']) }}{% endfor %}",
     ] {
         assert_eq!(format(source), ContentFormat::Parts, "{source}");
     }
+    let unfilled = "{% macro show(content) %}{% for p in content %}{% endfor %}{% endmacro %}{{ show([1]) }}";
+    assert_eq!(format(unfilled), ContentFormat::Text);
     let other = "{% for m in messages %}{% for call in m.tool_calls %}{{ call }}{% endfor %}{% endfor %}";
     assert_eq!(format(other), ContentFormat::Text);
 }

@@ -16,3 +16,4 @@ mod recorded;
 mod recorded_data;
 mod recorded_http;
 mod support;
+mod templates;
