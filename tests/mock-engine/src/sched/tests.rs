@@ -139,3 +139,58 @@ fn an_answer_ends_by_itself_or_at_the_context_limit() {
     }
     assert_eq!(ends, vec![(1, 1, FinishReason::Stop), (2, 3, FinishReason::Length)]);
 }
+
+#[test]
+fn a_held_request_keeps_its_blocks_until_released() {
+    let mut scheduler = scheduler(limits());
+    scheduler.add(RequestId(1), RequestSpec { hold: true, ..spec(0, 10, 1) });
+    let (_, emitted) = step(&mut scheduler);
+    let held = emitted[0].output.held.clone().expect("held blocks");
+    assert_eq!((held.len(), scheduler.held(), scheduler.pool().free_blocks()), (3, (1, 3), 61));
+    assert!(!scheduler.pool_mut().reset(), "held blocks are in use");
+    assert!(scheduler.release_held(RequestId(1)));
+    assert!(!scheduler.release_held(RequestId(1)), "once");
+    assert_eq!((scheduler.held(), scheduler.pool().free_blocks()), ((0, 0), 64));
+    // They stay cached like those of any request.
+    scheduler.add(RequestId(2), spec(0, 10, 1));
+    assert_eq!(step(&mut scheduler).1[0].output.cached_tokens, 8);
+}
+
+#[test]
+fn an_answer_that_ends_by_itself_is_not_held() {
+    let mut scheduler = scheduler(limits());
+    scheduler.add(RequestId(1), RequestSpec { hold: true, stop_after: Some(1), ..spec(0, 10, 1) });
+    let (_, emitted) = step(&mut scheduler);
+    assert_eq!(emitted[0].output.held, None);
+    assert_eq!((scheduler.held(), scheduler.pool().free_blocks()), ((0, 0), 64));
+}
+
+#[test]
+fn a_loading_request_waits_with_its_blocks_and_computes_only_the_last_token() {
+    let mut scheduler = scheduler(SchedulerLimits { num_blocks: 7, max_model_len: 24, ..limits() });
+    scheduler.add(RequestId(1), RequestSpec { load: true, ..spec(0, 20, 2) });
+    let reserving = scheduler.schedule();
+    assert_eq!((reserving.loads.clone(), reserving.is_empty()), (vec![RequestId(1)], true));
+    assert_eq!((scheduler.loading(), scheduler.pool().free_blocks(), scheduler.pool().cached_hashes()), (1, 1, 0));
+    // Others go on meanwhile, as far as there are blocks.
+    scheduler.add(RequestId(2), spec(500, 4, 1));
+    assert_eq!(counts(&step(&mut scheduler).0), vec![4]);
+    scheduler.loaded(RequestId(1));
+    assert_eq!(scheduler.pool().cached_hashes(), 5, "four full blocks arrived, one was the other request's");
+    let (first, emitted) = step(&mut scheduler);
+    assert_eq!((counts(&first), emitted[0].output.cached_tokens), (vec![1], 19));
+    assert_eq!(scheduler.stats().external_hits, 19);
+    step(&mut scheduler);
+    assert_eq!((scheduler.loading(), scheduler.waiting(), scheduler.pool().free_blocks()), (0, 0, 6));
+}
+
+#[test]
+fn a_loading_request_that_is_given_up_frees_its_blocks() {
+    let mut scheduler = scheduler(limits());
+    scheduler.add(RequestId(1), RequestSpec { load: true, ..spec(0, 20, 2) });
+    scheduler.schedule();
+    scheduler.abort(RequestId(1));
+    scheduler.loaded(RequestId(1));
+    assert!(scheduler.schedule().is_empty());
+    assert_eq!((scheduler.loading(), scheduler.waiting(), scheduler.pool().free_blocks()), (0, 0, 64));
+}
