@@ -9,7 +9,7 @@
 
 mod raw;
 
-use kv_routing::policy::Ladder;
+use kv_routing::policy::document::Policy;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
@@ -19,7 +19,7 @@ use raw::{RawIngest, RawRole, RawRoute};
 #[derive(Clone, Debug, PartialEq)]
 pub enum Config {
     /// Routes requests.
-    Route(RouteConfig),
+    Route(Box<RouteConfig>),
     /// Takes pushes from the bridge.
     Ingest(IngestConfig),
 }
@@ -29,8 +29,8 @@ pub enum Config {
 pub struct RouteConfig {
     /// Names of the pools this entry routes to; `None`: all.
     pub pools: Option<Vec<String>>,
-    /// Weights, endpoints named, load factor.
-    pub ladder: Ladder,
+    /// Applies to every request while the bridge has no policy document.
+    pub policy: Policy,
     /// Bytes of new text tokenized before other requests of the thread get a turn.
     pub slice_bytes: u32,
     /// Longest body held; a longer one is let go unrouted.
@@ -82,7 +82,7 @@ impl Config {
     pub fn parse(json: &[u8]) -> Result<Self, ConfigError> {
         let RawRole { role } = shape(json)?;
         match role.as_str() {
-            "route" => shape::<RawRoute>(json)?.resolve().map(Self::Route),
+            "route" => shape::<RawRoute>(json)?.resolve().map(|route| Self::Route(Box::new(route))),
             "ingest" => shape::<RawIngest>(json)?.resolve().map(Self::Ingest),
             _ => Err(ConfigError::Role { found: role }),
         }
@@ -104,23 +104,23 @@ mod tests {
     #[test]
     fn roles_alone_are_enough() {
         let Config::Route(route) = Config::parse(br#"{"role":"route"}"#).unwrap() else { panic!("not a route") };
-        assert_eq!((route.pools, route.ladder, route.explain_header), (None, Ladder::default(), false));
+        assert_eq!((route.pools, route.policy, route.explain_header), (None, Policy::named("default"), false));
         let ingest = IngestConfig { secret: None, max_push_bytes: raw::DEFAULT_MAX_PUSH_BYTES };
         assert_eq!(Config::parse(br#"{"role":"ingest"}"#), Ok(Config::Ingest(ingest)));
     }
 
     #[test]
     fn everything_can_be_set() {
-        let json = r#"{"role":"route","pools":["a"],"endpoints":2,"load_factor":1.5,"slice_bytes":4096,"max_body_bytes":1000,
+        let json = r#"{"role":"route","pools":["a"],"endpoints":2,"slice_bytes":4096,"max_body_bytes":1000,
             "cache_bytes":0,"explain_header":true,"model_header":true,"temperature":0.5,
             "weights":{"device_credit":0.9,"credit_decay":1,"prefill_scale":2,"host_credit":0.5,"disk_credit":0.1,"shared_credit":0,
             "request_weight":4}}"#;
         let Config::Route(route) = Config::parse(json.as_bytes()).unwrap() else { panic!("not a route") };
         assert_eq!(route.pools, Some(vec!["a".to_owned()]));
-        assert_eq!((route.ladder.endpoints, route.ladder.load_factor), (2, 1.5));
+        assert_eq!((route.policy.fallbacks, &*route.policy.name), (1, "default"));
         assert_eq!((route.slice_bytes, route.max_body_bytes, route.cache_bytes), (4096, 1000, 0));
         assert!(route.explain_header && route.model_header);
-        let weights = route.ladder.weights;
+        let weights = route.policy.weights;
         assert_eq!((weights.temperature, weights.device_credit, weights.request_weight), (0.5, 0.9, 4.0));
     }
 
@@ -139,7 +139,6 @@ mod tests {
         assert!(refused(r#"{"role":"route","temperature":-1}"#).contains("`temperature` is -1: it must be"));
         assert!(refused(r#"{"role":"route","endpoints":0}"#).contains("`endpoints` is 0: it must be from 1 to 16"));
         assert!(refused(r#"{"role":"route","slice_bytes":1}"#).contains("`slice_bytes`"));
-        assert!(refused(r#"{"role":"route","load_factor":0.5}"#).contains("`load_factor`"));
         assert!(refused(r#"{"role":"route","pools":[]}"#).contains("`pools` is empty"));
         assert!(refused(r#"{"role":"ingest","secret":""}"#).contains("`secret` is empty"));
     }

@@ -42,6 +42,23 @@ counters! {
     /// Routed while the bridge was silent, so every source counted as stale.
     RoutedStale = "routed_stale",
 
+    /// Refused by a policy, answered from here.
+    Refused = "refused",
+    /// Evaluated by a shadow policy too.
+    ShadowEvaluated = "shadow.evaluated",
+    /// The shadow would have done the same.
+    ShadowAgreed = "shadow.agreed",
+    /// Blocks believed on the targets chosen, of requests a shadow evaluated.
+    ShadowLiveBlocks = "shadow.live_blocks",
+    /// Blocks believed on the targets the shadow would have chosen.
+    ShadowBlocks = "shadow.blocks",
+    /// A session was not remembered because another thread wrote its bucket at the same time.
+    SessionsContended = "sessions_contended",
+
+    /// Left to Envoy's balancer: the policy says so.
+    UnroutedPolicy = "unrouted.policy",
+    /// Left to Envoy's balancer: every target is over a threshold of the policy.
+    UnroutedBusy = "unrouted.busy",
     /// Left to Envoy's balancer: an inference path without a body.
     UnroutedNoBody = "unrouted.no_body",
     /// Left to Envoy's balancer: body above `max_body_bytes`.

@@ -57,7 +57,7 @@ impl RootContext for Root {
         self.role = Some(match config {
             Config::Route(route) => {
                 host.set_tick_period(TICK_MS);
-                Role::Route(Rc::new(route))
+                Role::Route(Rc::from(route))
             }
             Config::Ingest(ingest) => Role::Ingest(Rc::new(ingest)),
         });

@@ -36,6 +36,8 @@ pub struct Vm {
     pub feed: Feed,
     /// Random numbers.
     pub rng: SplitMix64,
+    /// Requests sent through a policy, for those that take targets in turn.
+    pub turn: u32,
     /// Requests held because their prompt is done in slices.
     pub held: Held,
 }
@@ -59,6 +61,8 @@ impl Vm {
             peaks: Peaks::default(),
             feed: Feed::default(),
             rng: SplitMix64::new(host.seed()),
+            // Threads begin at different targets.
+            turn: host.seed() as u32,
             held: Held::default(),
         }
     }
@@ -74,6 +78,8 @@ impl Vm {
     pub fn refresh(&mut self, host: &impl Host, now: UnixMillis) {
         if self.view.refresh(host, &self.counters, now) == Refreshed::Anew {
             self.forget_unused();
+            // The bridge learns from the row what this VM routes by.
+            self.rows.touch();
         }
     }
 

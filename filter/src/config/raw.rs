@@ -1,6 +1,7 @@
 //! The configuration as it is written, and its way to one that cannot be wrong.
 
-use kv_routing::policy::{CostWeights, Ladder};
+use kv_routing::policy::CostWeights;
+use kv_routing::policy::document::Policy;
 use serde::Deserialize;
 
 use super::{ConfigError, IngestConfig, RouteConfig};
@@ -25,7 +26,6 @@ pub(super) struct RawRoute {
     _role: String,
     pools: Option<Vec<String>>,
     endpoints: Option<u32>,
-    load_factor: Option<f64>,
     temperature: Option<f64>,
     weights: Option<RawWeights>,
     slice_bytes: Option<u32>,
@@ -61,20 +61,16 @@ impl RawRoute {
         if self.pools.as_ref().is_some_and(Vec::is_empty) {
             return Err(value("pools", "is empty: name pools, or leave it out for all"));
         }
-        let default = Ladder::default();
-        let endpoints = ranged("endpoints", self.endpoints.unwrap_or(default.endpoints.into()), 1, 16)?;
-        let load_factor = self.load_factor.unwrap_or(default.load_factor);
-        if !(1.0..=100.0).contains(&load_factor) {
-            return Err(value("load_factor", &format!("is {load_factor}: it must be a number from 1 to 100")));
-        }
-        let ladder = Ladder {
+        let default = Policy::named("default");
+        let endpoints = ranged("endpoints", self.endpoints.unwrap_or(u32::from(default.fallbacks) + 1), 1, 16)?;
+        let policy = Policy {
             weights: weights(self.weights.unwrap_or_default(), self.temperature)?,
-            endpoints: u8::try_from(endpoints).unwrap_or(u8::MAX),
-            load_factor,
+            fallbacks: u8::try_from(endpoints - 1).unwrap_or(u8::MAX),
+            ..default
         };
         Ok(RouteConfig {
             pools: self.pools,
-            ladder,
+            policy,
             slice_bytes: ranged("slice_bytes", self.slice_bytes.unwrap_or(DEFAULT_SLICE_BYTES), 1 << 10, 64 << 20)?,
             max_body_bytes: ranged(
                 "max_body_bytes",

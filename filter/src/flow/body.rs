@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use kv_routing::openai::{Endpoint, InferenceRequest, parse};
 
+use super::policy::Ruled;
 use super::prompt::Asked;
 use super::{Flow, Next, State, Unrouted, micros_since, millis};
 use crate::host::Host;
@@ -49,13 +50,13 @@ impl Flow {
         self.timings.parse = micros_since(host, began);
         let now = millis(began);
         vm.refresh(host, now);
-        match self.asked(vm, &request) {
+        match self.asked(vm, endpoint, &request) {
             Ok(asked) => self.prepare(vm, host, &request, &body, asked, now),
             Err(why) => self.unrouted(vm, host, why),
         }
     }
 
-    fn asked(&self, vm: &Vm, request: &InferenceRequest<'_>) -> Result<Asked, Unrouted> {
+    fn asked(&self, vm: &mut Vm, endpoint: Endpoint, request: &InferenceRequest<'_>) -> Result<Asked, Unrouted> {
         let model = request.model.as_deref();
         let found = vm.view.pool_for(model, self.config.pools.as_deref()).map_err(|blind| match blind {
             Blind::NoManifest => Unrouted::NoManifest,
@@ -63,6 +64,13 @@ impl Flow {
         })?;
         let (pool, is_adapter) = found.ok_or(Unrouted::UnknownModel)?;
         let model = model.map_or_else(|| pool.manifest.name.clone(), str::to_owned);
-        Ok(Asked { pool: Rc::clone(&pool), model, is_adapter, stream: request.stream, prompts: request.prompts.max(1) })
+        Ok(Asked {
+            pool: Rc::clone(&pool),
+            model,
+            is_adapter,
+            stream: request.stream,
+            prompts: request.prompts.max(1),
+            ruled: Ruled::new(vm, endpoint, request),
+        })
     }
 }

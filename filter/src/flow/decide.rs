@@ -3,9 +3,10 @@
 use std::rc::Rc;
 
 use kv_routing::index::{Overlaps, lookup};
-use kv_routing::policy::{self, Checkpoints, Choice, Phase, Situation, TargetLoad};
+use kv_routing::policy::{Checkpoints, Outcome, Phase, Situation, TargetLoad};
 use kv_routing::wire::{TargetEntry, UnixMillis};
 
+use super::policy::Said;
 use super::prompt::{Asked, Prompt};
 use super::{Flow, Next, Unrouted, micros_since, millis};
 use crate::counters::Counter;
@@ -22,14 +23,17 @@ impl Flow {
         let overlaps = overlaps(vm, host, &asked.pool, &prompt);
         self.timings.lookup = micros_since(host, began);
         let checkpoints = Checkpoints::of(&prompt.prepared.chain);
-        let Ok(choice) = self.choose(vm, host, &asked.pool, &prompt, &overlaps, &checkpoints, now) else {
-            return self.unrouted(vm, host, Unrouted::NoTarget);
+        let (outcome, said) = self.choose(vm, host, &asked, &prompt, &overlaps, &checkpoints, now);
+        let choice = match outcome {
+            Outcome::Chosen(choice) => choice,
+            Outcome::Pass(reason) => return self.unrouted(vm, host, reason.into()),
+            Outcome::Refused(refusal) => return self.refuse(vm, host, &said, &refusal),
         };
         let Some(target) = asked.pool.targets.get(choice.target as usize).cloned() else {
             return self.unrouted(vm, host, Unrouted::Internal);
         };
         self.timings.pick = micros_since(host, began).saturating_sub(self.timings.lookup);
-        self.release_routed(vm, host, asked, &prompt, &choice, &target, checkpoints, now)
+        self.release_routed(vm, host, asked, &prompt, &choice, &target, &said, checkpoints, now)
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -37,12 +41,13 @@ impl Flow {
         &self,
         vm: &mut Vm,
         host: &impl Host,
-        pool: &Pool,
+        asked: &Asked,
         prompt: &Prompt,
         overlaps: &Overlaps,
         checkpoints: &Checkpoints,
         now: UnixMillis,
-    ) -> Result<Choice, policy::NoTarget> {
+    ) -> (Outcome, Said) {
+        let pool = &asked.pool;
         let loads = TargetLoad::of_all(&pool.targets, &vm.ledger, vm.rows.others(), &mut vm.peaks, checkpoints, now);
         let silence = vm.view.silence(pool.manifest.stale_after_ms.into(), now);
         if silence.is_some() {
@@ -62,7 +67,7 @@ impl Flow {
             stale_decay_ms: pool.manifest.stale_decay_ms,
             now,
         };
-        policy::decide(&situation, &self.config.ladder, &mut vm.rng)
+        asked.route(vm, host, &self.config.policy, prompt, &situation)
     }
 }
 

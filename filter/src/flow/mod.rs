@@ -13,6 +13,7 @@
 //!     │  └── prompt cannot be tokenized ──▶ by prefix of its text         │
 //!     ▼                                            │                      │
 //!   decide: look up, price, pick ◀─────────────────┘ ─────────────────────┘
+//!     │    └── refused by its policy ──▶ answered from here ──▶ Over
 //!     │ book, set headers, release
 //!     ▼
 //!   Routed ── first byte ends the prefill booking, the end of the stream the rest
@@ -30,7 +31,9 @@ mod book;
 mod decide;
 mod end;
 mod headers;
+mod policy;
 mod prompt;
+mod refuse;
 mod release;
 mod response;
 mod usage;
@@ -79,6 +82,8 @@ enum Unrouted {
     BadManifest,
     UnknownModel,
     NoTarget,
+    PolicyPass,
+    Busy,
     EndedEarly,
     Internal,
 }
@@ -93,6 +98,8 @@ impl Unrouted {
             Self::BadManifest => Counter::UnroutedBadManifest,
             Self::UnknownModel => Counter::UnroutedUnknownModel,
             Self::NoTarget => Counter::UnroutedNoTarget,
+            Self::PolicyPass => Counter::UnroutedPolicy,
+            Self::Busy => Counter::UnroutedBusy,
             Self::EndedEarly => Counter::UnroutedEndedEarly,
             Self::Internal => Counter::UnroutedInternal,
         }
@@ -114,6 +121,8 @@ enum Next {
     AwaitBody,
     /// Hold it until its next slice.
     AwaitSlice,
+    /// It was answered from here.
+    Answered,
 }
 
 /// One request with the number Envoy knows it by.
@@ -182,7 +191,7 @@ impl Stream {
         };
         match act(&mut flow, vm, host) {
             Next::Release => Verdict::Continue,
-            Next::AwaitBody => Verdict::Pause,
+            Next::AwaitBody | Next::Answered => Verdict::Pause,
             Next::AwaitSlice => {
                 drop(flow);
                 let row = vm.rows.own();
@@ -201,6 +210,7 @@ pub fn advance_held(vm: &mut Vm, host: &impl Host, root: u32) {
         let next = flow.try_borrow_mut().map(|mut flow| flow.advance(vm, host));
         match next {
             Ok(Next::AwaitSlice) => vm.held.put_back(context, flow),
+            Ok(Next::Answered) => {}
             Ok(Next::Release | Next::AwaitBody) | Err(_) => host.resume_request(),
         }
     }

@@ -4,10 +4,11 @@ use std::rc::Rc;
 
 use kv_routing::block::{BlockSize, HashSeed};
 use kv_routing::openai::{Exactness, InferenceRequest, PromptInput};
-use kv_routing::policy::prefix_key;
+use kv_routing::policy::{PREFIX_TOKENS, prefix_key};
 use kv_routing::tokens::{CacheLimits, HashPlan, Preparation, PreparedPrompt, Progress, prepare_tokens};
 use kv_routing::wire::{TokenizerRef, UnixMillis};
 
+use super::policy::Ruled;
 use super::{Flow, Next, State, Unrouted, micros_since};
 use crate::counters::Counter;
 use crate::host::Host;
@@ -27,6 +28,7 @@ pub(super) struct Asked {
     pub(super) is_adapter: bool,
     pub(super) stream: bool,
     pub(super) prompts: u32,
+    pub(super) ruled: Ruled,
 }
 
 /// A request between two slices of its prompt.
@@ -54,14 +56,14 @@ pub(super) struct Prompt {
 
 impl Prompt {
     fn exact(prepared: PreparedPrompt, block_size: BlockSize) -> Self {
-        let prefix = prefix_key(&prepared.chain, block_size, b"");
+        let prefix = prefix_key(&prepared.chain, block_size, b"", PREFIX_TOKENS);
         Self { prepared, block_size, exact: true, prefix }
     }
 
     fn estimated(body: &[u8], block_size: BlockSize) -> Self {
         let tokens = u32::try_from(body.len() / BYTES_PER_TOKEN).unwrap_or(u32::MAX);
         let prepared = PreparedPrompt { tokens, ..PreparedPrompt::default() };
-        let prefix = prefix_key(&[], block_size, conversation(body));
+        let prefix = prefix_key(&[], block_size, conversation(body), PREFIX_TOKENS);
         Self { prepared, block_size, exact: false, prefix }
     }
 }
@@ -77,6 +79,9 @@ impl Flow {
         now: UnixMillis,
     ) -> Next {
         let estimate = |block_size| Prompt::estimated(body, block_size);
+        let Some(needs_tokens) = asked.needs_tokens(host, &self.config.policy) else {
+            return self.unrouted(vm, host, Unrouted::PolicyPass);
+        };
         let Some(block_size) = asked.pool.block_size() else {
             vm.counters.count(host, Counter::InexactNoBlockSize);
             let Some(pricing) = BlockSize::new(PRICING_BLOCK) else {
@@ -84,6 +89,9 @@ impl Flow {
             };
             return self.decide(vm, host, asked, estimate(pricing));
         };
+        if !needs_tokens {
+            return self.decide(vm, host, asked, estimate(block_size));
+        }
         let adapter = asked.is_adapter.then_some(asked.model.as_str());
         let plan = HashPlan { block_size, seed: HashSeed::new(adapter, request.cache_salt.as_deref()) };
         match begin(vm, host, request, &asked.pool, plan, self.config.cache_bytes, now) {

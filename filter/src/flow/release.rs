@@ -2,11 +2,13 @@
 
 use std::rc::Rc;
 
+use kv_routing::policy::document::ExplainLevel;
 use kv_routing::policy::{Checkpoints, Choice, Explanation, Rung};
 use kv_routing::wire::{TargetEntry, UnixMillis};
 
 use super::book::{Predicted, Routed, book, decision};
 use super::decide::endpoint_list;
+use super::policy::Said;
 use super::prompt::{Asked, Prompt};
 use super::usage::UsageTail;
 use super::{Flow, Next, State};
@@ -14,9 +16,6 @@ use crate::counters::Counter;
 use crate::host::Host;
 use crate::names;
 use crate::vm::{BRIDGE_SILENT_MS, Vm};
-
-/// Name of the one policy there is while none was pushed.
-const DEFAULT_POLICY: &str = "default";
 
 impl Flow {
     #[allow(clippy::too_many_arguments)]
@@ -28,13 +27,14 @@ impl Flow {
         prompt: &Prompt,
         choice: &Choice,
         target: &TargetEntry,
+        said: &Said,
         checkpoints: Checkpoints,
         now: UnixMillis,
     ) -> Next {
         let booking = book(vm, &asked, prompt, choice, target, checkpoints);
         vm.flush_row(host, now);
         self.name_targets(host, &asked, choice, target);
-        let explanation = self.explain(host, &asked, prompt, choice);
+        let explanation = self.explain(host, &asked, prompt, choice, said);
         count(vm, host, prompt, choice);
         vm.feed.push(decision(&asked.pool, prompt, choice, target, now));
         if vm.feed.is_full() {
@@ -68,11 +68,21 @@ impl Flow {
     }
 
     /// Writes the decision into filter state; returns it when a response header is to carry it too.
-    fn explain(&self, host: &impl Host, asked: &Asked, prompt: &Prompt, choice: &Choice) -> Option<String> {
+    fn explain(
+        &self,
+        host: &impl Host,
+        asked: &Asked,
+        prompt: &Prompt,
+        choice: &Choice,
+        said: &Said,
+    ) -> Option<String> {
+        if said.explain == ExplainLevel::Off {
+            return None;
+        }
         let explanation = Explanation {
             pool: &asked.pool.manifest.name,
-            policy: DEFAULT_POLICY,
-            rule: DEFAULT_POLICY,
+            policy: &said.policy,
+            rule: &said.rule,
             tokens: prompt.prepared.tokens,
             blocks: u32::try_from(prompt.prepared.chain.len()).unwrap_or(u32::MAX),
             us: self.timings,
@@ -80,7 +90,7 @@ impl Flow {
         };
         let json = explanation.to_json();
         host.set_filter_state(names::DECISION_STATE, json.as_bytes());
-        self.config.explain_header.then_some(json)
+        (self.config.explain_header || said.explain == ExplainLevel::Header).then_some(json)
     }
 }
 

@@ -15,7 +15,8 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use kv_routing::policy::BridgeSilence;
-use kv_routing::wire::{Manifest, ManifestHeader, PoolId, UnixMillis, WireError, keys};
+use kv_routing::policy::document::Document;
+use kv_routing::wire::{Epoch, Manifest, ManifestHeader, PoolId, UnixMillis, WireError, keys};
 
 use crate::counters::{Counter, Counters};
 use crate::host::{Host, Severity};
@@ -32,13 +33,20 @@ pub struct View {
     heartbeat: Heartbeat,
     pools: Vec<Rc<Pool>>,
     models: HashMap<String, Serves>,
+    policy: Option<Ruling>,
+}
+
+/// A policy document with what it was read for: a new bridge counts versions anew.
+#[derive(Debug)]
+struct Ruling {
+    version: (Epoch, u64),
+    document: Rc<Document>,
 }
 
 #[derive(Debug)]
 struct Seen {
     /// `None` when not even that could be read.
     header: Option<ManifestHeader>,
-    policy_version: u64,
     readable: bool,
 }
 
@@ -95,14 +103,31 @@ impl View {
 
     fn take(&mut self, host: &impl Host, counters: &Counters, manifest: Manifest) {
         counters.count(host, Counter::ViewReloads);
-        let Manifest { header, pools, policy_version } = manifest;
+        self.take_policy(host, counters, (manifest.header.epoch, manifest.policy_version));
+        let Manifest { header, pools, policy_version: _ } = manifest;
         self.forget();
         for pool in pools {
             let pool = Rc::new(Pool::load(host, counters, pool, header.epoch));
             self.models.extend(pool.served(self.pools.len()));
             self.pools.push(pool);
         }
-        self.manifest = Some(Seen { header: Some(header), policy_version, readable: true });
+        self.manifest = Some(Seen { header: Some(header), readable: true });
+    }
+
+    /// Reads the policy document if it changed. One that cannot be read leaves the old one in force.
+    fn take_policy(&mut self, host: &impl Host, counters: &Counters, version: (Epoch, u64)) {
+        if version.1 == 0 {
+            self.policy = None;
+        } else if self.policy.as_ref().is_none_or(|ruling| ruling.version != version) {
+            match host.shared(keys::POLICY).value.map(|bytes| Document::decode(&bytes)) {
+                Some(Ok(document)) => self.policy = Some(Ruling { version, document: Rc::new(document) }),
+                Some(Err(error)) => {
+                    counters.count(host, Counter::ViewErrors);
+                    host.log(Severity::Warn, &format!("kv-router: policy document: {error}"));
+                }
+                None => counters.count(host, Counter::ViewErrors),
+            }
+        }
     }
 
     /// Notes a manifest that cannot be read, and says so once per change.
@@ -114,7 +139,7 @@ impl View {
         error: &WireError,
     ) -> Refreshed {
         let was_readable = self.manifest.as_ref().is_none_or(|seen| seen.readable);
-        self.manifest = Some(Seen { header, policy_version: 0, readable: false });
+        self.manifest = Some(Seen { header, readable: false });
         if !was_readable {
             return Refreshed::Same;
         }
@@ -169,9 +194,14 @@ impl View {
         self.manifest.as_ref().filter(|seen| seen.readable).and_then(|seen| seen.header)
     }
 
-    /// Version of the policy document in force.
+    /// The policy document in force, when the bridge has one.
+    pub fn policy(&self) -> Option<&Rc<Document>> {
+        self.policy.as_ref().map(|ruling| &ruling.document)
+    }
+
+    /// Version of the policy document in force; 0 for none.
     pub fn policy_version(&self) -> u64 {
-        self.manifest.as_ref().map_or(0, |seen| seen.policy_version)
+        self.policy.as_ref().map_or(0, |ruling| ruling.version.1)
     }
 
     /// Since when the bridge is silent, if it has been for longer than `tolerated_ms`.

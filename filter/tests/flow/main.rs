@@ -18,6 +18,7 @@ mod cost;
 mod feed;
 mod headers;
 mod ingest;
+mod policies;
 mod response;
 mod routing;
 mod rows;

@@ -8,6 +8,7 @@ use filter::ingest::IngestStream;
 use filter::vm::Vm;
 use kv_routing::block::{BlockSize, HashSeed, SequenceHash, TokenId, chain};
 use kv_routing::index::{IndexLimits, PrefixIndex};
+use kv_routing::policy::document::Document;
 use kv_routing::target::{Slot, TargetId, Tier};
 use kv_routing::wire::{
     Epoch, Generation, Health, LoadRow, Manifest, ManifestHeader, PoolId, PoolManifest, Push, PushReply, Put, Role,
@@ -33,6 +34,7 @@ pub struct Stage {
     pub epoch: u64,
     pub generation: u64,
     pub pools: Vec<PoolManifest>,
+    pub policy: Option<Document>,
 }
 
 pub fn target(slot: u16) -> TargetEntry {
@@ -57,7 +59,7 @@ pub fn target(slot: u16) -> TargetEntry {
 
 pub fn route(json: &str) -> Rc<RouteConfig> {
     match Config::parse(json.as_bytes()).unwrap() {
-        Config::Route(route) => Rc::new(route),
+        Config::Route(route) => Rc::from(route),
         Config::Ingest(_) => panic!("not a route"),
     }
 }
@@ -132,6 +134,7 @@ impl Stage {
             epoch: START,
             generation: 1,
             pools: vec![pool],
+            policy: None,
         }
     }
 
@@ -166,7 +169,8 @@ impl Stage {
             generation: Generation(self.generation),
             heartbeat: UnixMillis(self.envoy.millis()),
         };
-        Manifest { header, pools: self.pools.clone(), policy_version: 0 }.encode().unwrap()
+        let policy_version = self.policy.as_ref().map_or(0, |document| document.version);
+        Manifest { header, pools: self.pools.clone(), policy_version }.encode().unwrap()
     }
 
     fn snapshot(&mut self) -> Vec<(String, Vec<u8>)> {
@@ -179,6 +183,9 @@ impl Stage {
             }
             let table = TargetTable { targets: self.targets.clone() };
             puts.push((keys::targets(pool.id), table.encode().unwrap()));
+        }
+        if let Some(document) = &self.policy {
+            puts.push((keys::POLICY.to_owned(), document.encode().unwrap()));
         }
         puts.push((keys::MANIFEST.to_owned(), self.manifest()));
         puts

@@ -15,10 +15,10 @@ pub const PREFIX_TOKENS: u32 = 256;
 /// Bytes of text that make up the prefix when there are no tokens; about as much as [`PREFIX_TOKENS`].
 const PREFIX_BYTES: usize = 1024;
 
-/// Key of the prefix: the last hash within [`PREFIX_TOKENS`] of a chain, or a hash of the text's beginning when there is no chain.
+/// Key of the prefix: the last hash within the first `tokens` tokens of a chain, or a hash of the text's beginning when there is no chain.
 /// `None` when there is neither.
-pub fn prefix_key(chain: &[SequenceHash], block_size: BlockSize, text: &[u8]) -> Option<u64> {
-    let blocks = (PREFIX_TOKENS / block_size.tokens()).max(1) as usize;
+pub fn prefix_key(chain: &[SequenceHash], block_size: BlockSize, text: &[u8], tokens: u32) -> Option<u64> {
+    let blocks = (tokens / block_size.tokens()).max(1) as usize;
     match chain.get(blocks - 1).or(chain.last()) {
         Some(hash) => Some(hash.0),
         None if text.is_empty() => None,
@@ -89,15 +89,15 @@ mod tests {
     fn the_key_is_the_prefix_and_not_the_prompt() {
         let sixteen = BlockSize::new(16).unwrap();
         let chain: Vec<SequenceHash> = (1..=40).map(SequenceHash).collect();
-        assert_eq!(prefix_key(&chain, sixteen, b""), Some(16));
-        assert_eq!(prefix_key(&chain[..3], sixteen, b""), Some(3));
-        assert_eq!(prefix_key(&chain, BlockSize::new(1024).unwrap(), b""), Some(1));
-        assert_eq!(prefix_key(&[], sixteen, b""), None);
+        assert_eq!(prefix_key(&chain, sixteen, b"", PREFIX_TOKENS), Some(16));
+        assert_eq!(prefix_key(&chain[..3], sixteen, b"", PREFIX_TOKENS), Some(3));
+        assert_eq!(prefix_key(&chain, BlockSize::new(1024).unwrap(), b"", PREFIX_TOKENS), Some(1));
+        assert_eq!(prefix_key(&[], sixteen, b"", PREFIX_TOKENS), None);
         let mut text = vec![b'x'; 2000];
-        let key = prefix_key(&[], sixteen, &text);
+        let key = prefix_key(&[], sixteen, &text, PREFIX_TOKENS);
         text[1500] = b'y';
-        assert_eq!(prefix_key(&[], sixteen, &text), key);
+        assert_eq!(prefix_key(&[], sixteen, &text, PREFIX_TOKENS), key);
         text[10] = b'y';
-        assert_ne!(prefix_key(&[], sixteen, &text), key);
+        assert_ne!(prefix_key(&[], sixteen, &text, PREFIX_TOKENS), key);
     }
 }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::policy::eligible::tests::target;
-use crate::policy::{SplitMix64, prefix_key};
+use crate::policy::{PREFIX_TOKENS, SplitMix64, prefix_key};
 use crate::target::Slot;
 use crate::wire::Health;
 
@@ -156,7 +156,11 @@ fn text_without_tokens_is_hashed_and_nothing_at_all_goes_by_load() {
     pool.loads[0].decode_blocks = 5.0;
     pool.loads[2].decode_blocks = 5.0;
     let block_size = BlockSize::new(16).unwrap();
-    let text = Situation { has_chain: false, prefix: prefix_key(&[], block_size, b"hello"), ..pool.situation() };
+    let text = Situation {
+        has_chain: false,
+        prefix: prefix_key(&[], block_size, b"hello", PREFIX_TOKENS),
+        ..pool.situation()
+    };
     assert_eq!(decide(&text, &Ladder::default(), &mut SplitMix64::new(1)).unwrap().rung, Rung::PrefixHash);
     let short = Situation { has_chain: false, prefix: None, prompt_tokens: 15, ..pool.situation() };
     let choice = decide(&short, &Ladder::default(), &mut SplitMix64::new(1)).unwrap();

@@ -1,0 +1,231 @@
+//! Which policy a request gets, what that policy makes of it, and what a shadow would have made of it.
+
+use std::cell::OnceCell;
+use std::rc::Rc;
+
+use kv_routing::openai::{Endpoint, InferenceRequest};
+use kv_routing::policy::document::{
+    Document, ExplainLevel, Facts, Mode, Policy, RuleSet, Selection, SessionKey, Shadow,
+};
+use kv_routing::policy::session::{self, SessionId};
+use kv_routing::policy::{Choice, Hints, Outcome, Rng, Situation, prefix_key, route};
+use kv_routing::target::TargetId;
+use kv_routing::wire::{UnixMillis, keys};
+
+use super::prompt::{Asked, Prompt};
+use crate::counters::Counter;
+use crate::host::Host;
+use crate::vm::Vm;
+
+/// Name of the rule of requests that no rule matches.
+const DEFAULT_RULE: &str = "default";
+
+/// What policies look at besides the prompt.
+#[derive(Debug)]
+pub(super) struct Ruled {
+    /// `None`: the filter's own configuration is the policy.
+    document: Option<Rc<Document>>,
+    /// Whether the shadow looks at this request too.
+    shadowed: bool,
+    endpoint: Endpoint,
+    priority: i64,
+    user: Option<String>,
+    /// Read at most once, and only for policies that look at headers.
+    headers: OnceCell<Vec<(String, Vec<u8>)>>,
+}
+
+/// What a policy says of a decision, in words.
+#[derive(Clone, Debug)]
+pub(super) struct Said {
+    pub(super) policy: String,
+    pub(super) rule: String,
+    pub(super) explain: ExplainLevel,
+}
+
+impl Ruled {
+    pub(super) fn new(vm: &mut Vm, endpoint: Endpoint, request: &InferenceRequest<'_>) -> Self {
+        let document = vm.view.policy().cloned();
+        let shadow = document.as_ref().and_then(|document| document.shadow.as_ref());
+        let shadowed = shadow.is_some_and(|shadow| sampled(shadow, &mut vm.rng));
+        Self {
+            document,
+            shadowed,
+            endpoint,
+            priority: request.priority.unwrap_or(0),
+            user: request.user.as_deref().map(str::to_owned),
+            headers: OnceCell::new(),
+        }
+    }
+
+    fn header(&self, host: &impl Host, name: &str) -> Option<Vec<u8>> {
+        let headers = self.headers.get_or_init(|| host.request_headers());
+        headers.iter().find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value.clone())
+    }
+
+    fn live(&self) -> Option<&RuleSet> {
+        self.document.as_ref().map(|document| &document.live)
+    }
+
+    fn shadow(&self) -> Option<&RuleSet> {
+        let shadow = self.document.as_ref()?.shadow.as_ref();
+        shadow.filter(|_| self.shadowed).map(|shadow| &shadow.rules)
+    }
+}
+
+fn sampled(shadow: &Shadow, rng: &mut impl Rng) -> bool {
+    rng.next_unit() * 1e6 < f64::from(shadow.sample_per_million)
+}
+
+impl Asked {
+    /// The policy by `rules`, or `configured` when there are none.
+    fn select<'a>(
+        &'a self,
+        host: &impl Host,
+        rules: Option<&'a RuleSet>,
+        configured: &'a Policy,
+        prompt_tokens: Option<u32>,
+    ) -> Selection<'a> {
+        let Some(rules) = rules else {
+            return Selection::Chosen(configured, None);
+        };
+        let header = |name: &str| self.ruled.header(host, name);
+        rules.select(&Facts {
+            model: &self.model,
+            adapter: self.is_adapter.then_some(self.model.as_str()),
+            path: self.ruled.endpoint.path(),
+            stream: self.stream,
+            priority: self.ruled.priority,
+            prompt_tokens,
+            header: &header,
+        })
+    }
+
+    /// Whether choosing depends on the prompt's tokens; `None`: it is left to Envoy whatever the prompt is.
+    pub(super) fn needs_tokens(&self, host: &impl Host, configured: &Policy) -> Option<bool> {
+        let needs = |rules| match self.select(host, rules, configured, None) {
+            Selection::NeedsTokens => Some(true),
+            Selection::Chosen(policy, _) if policy.mode == Mode::Pass => None,
+            Selection::Chosen(policy, _) => Some(policy.mode.needs_tokens()),
+        };
+        match (needs(self.ruled.live()), self.ruled.shadow()) {
+            (None, _) => None,
+            (Some(live), Some(shadow)) => Some(live || needs(Some(shadow)).unwrap_or(false)),
+            (live, None) => live,
+        }
+    }
+
+    /// Sends the request through its policy.
+    pub(super) fn route(
+        &self,
+        vm: &mut Vm,
+        host: &impl Host,
+        configured: &Policy,
+        prompt: &Prompt,
+        situation: &Situation<'_>,
+    ) -> (Outcome, Said) {
+        let tokens = Some(prompt.prepared.tokens);
+        let (policy, rule) = match self.select(host, self.ruled.live(), configured, tokens) {
+            Selection::Chosen(policy, rule) => (policy, rule),
+            Selection::NeedsTokens => (Policy::builtin(), None),
+        };
+        let said = Said {
+            policy: policy.name.clone(),
+            rule: rule.map_or(DEFAULT_RULE, |rule| rule.name.as_str()).to_owned(),
+            explain: policy.explain,
+        };
+        vm.turn = vm.turn.wrapping_add(1);
+        let outcome = self.follow(vm, host, policy, prompt, situation, true);
+        if let Some(shadow) = self.ruled.shadow() {
+            let policy = match self.select(host, Some(shadow), configured, tokens) {
+                Selection::Chosen(policy, _) => policy,
+                Selection::NeedsTokens => Policy::builtin(),
+            };
+            let imagined = self.follow(vm, host, policy, prompt, situation, false);
+            compare(vm, host, &outcome, &imagined);
+        }
+        (outcome, said)
+    }
+
+    /// What `policy` makes of the request. Sessions are remembered only if it is for real.
+    fn follow(
+        &self,
+        vm: &mut Vm,
+        host: &impl Host,
+        policy: &Policy,
+        prompt: &Prompt,
+        situation: &Situation<'_>,
+        real: bool,
+    ) -> Outcome {
+        let session = self.session(host, policy);
+        let bucket = session.as_ref().map(|(id, _)| host.shared(&keys::sessions(id.bucket())));
+        let now_seconds = seconds(situation.now);
+        let known = |(id, ttl): &(SessionId, u32)| {
+            let bytes = bucket.as_ref().and_then(|bucket| bucket.value.as_deref()).unwrap_or_default();
+            session::find(bytes, *id, now_seconds, *ttl)
+        };
+        let direct = match &policy.mode {
+            Mode::Direct { header } => self.ruled.header(host, header),
+            _ => None,
+        };
+        let hints = Hints { session: session.as_ref().and_then(known), direct: direct.as_deref(), turn: vm.turn };
+        let situation = match policy.mode {
+            Mode::PrefixHash { tokens, .. } if prompt.exact => {
+                Situation { prefix: prefix_key(&prompt.prepared.chain, prompt.block_size, b"", tokens), ..*situation }
+            }
+            _ => *situation,
+        };
+        let outcome = route(&situation, policy, &hints, &mut vm.rng);
+        if let (true, Outcome::Chosen(choice), Some((id, ttl))) = (real, &outcome, session)
+            && let Some(target) = chosen(choice, &situation)
+        {
+            let bucket = bucket.unwrap_or_default();
+            let bytes = bucket.value.as_deref().unwrap_or_default();
+            if let Some(bytes) = session::remember(bytes, id, target, now_seconds, ttl)
+                && host.set_shared(&keys::sessions(id.bucket()), &bytes, bucket.version).is_err()
+            {
+                // Another VM wrote the bucket meanwhile; the session's next request tries again.
+                vm.counters.count(host, Counter::SessionsContended);
+            }
+        }
+        outcome
+    }
+
+    /// The request's session under `policy`, and its time to live.
+    fn session(&self, host: &impl Host, policy: &Policy) -> Option<(SessionId, u32)> {
+        let Mode::Session { key, ttl_seconds, .. } = &policy.mode else {
+            return None;
+        };
+        let key = match key {
+            SessionKey::Header(name) => self.ruled.header(host, name)?,
+            SessionKey::User => self.ruled.user.as_ref()?.clone().into_bytes(),
+        };
+        Some((SessionId::of(&self.pool.manifest.name, &policy.name, &key), *ttl_seconds))
+    }
+}
+
+fn seconds(now: UnixMillis) -> u32 {
+    u32::try_from(now.0 / 1000).unwrap_or(u32::MAX)
+}
+
+fn chosen(choice: &Choice, situation: &Situation<'_>) -> Option<TargetId> {
+    situation.targets.get(choice.target as usize).map(|target| target.id)
+}
+
+/// Counts what a shadow would have done.
+fn compare(vm: &Vm, host: &impl Host, live: &Outcome, shadow: &Outcome) {
+    vm.counters.count(host, Counter::ShadowEvaluated);
+    let same = match (live, shadow) {
+        (Outcome::Chosen(live), Outcome::Chosen(shadow)) => live.target == shadow.target,
+        (Outcome::Pass(_), Outcome::Pass(_)) => true,
+        (Outcome::Refused(live), Outcome::Refused(shadow)) => live.status == shadow.status,
+        _ => false,
+    };
+    if same {
+        vm.counters.count(host, Counter::ShadowAgreed);
+    }
+    for (outcome, counter) in [(live, Counter::ShadowLiveBlocks), (shadow, Counter::ShadowBlocks)] {
+        if let Outcome::Chosen(choice) = outcome {
+            vm.counters.add(host, counter, choice.overlap.total());
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Policies pushed by the bridge decide, are swapped, and refuse.
+
+use kv_routing::policy::document::{
+    Busy, Document, ExplainLevel, HeaderMatch, HeaderTest, Match, Mode, Overload, Policy, Rule, RuleSet, SessionKey,
+    Shadow,
+};
+
+use crate::stage::{Stage, Thread, completion};
+
+fn policy(name: &str, mode: Mode) -> Policy {
+    Policy { mode, ..Policy::named(name) }
+}
+
+fn only(policy: Policy) -> RuleSet {
+    RuleSet { rules: vec![], policies: vec![policy], default_policy: 0 }
+}
+
+fn put(stage: &mut Stage, live: RuleSet) {
+    let version = stage.policy.as_ref().map_or(0, |document| document.version) + 1;
+    stage.policy = Some(Document { version, live, shadow: None });
+    stage.push();
+    stage.envoy.pass(10);
+}
+
+fn send(stage: &mut Stage, headers: &[(&str, &[u8])], ids: std::ops::Range<u32>) -> filter::host::fake::Exchange {
+    let exchange = stage.open(0, "/v1/completions", headers);
+    let Thread { host, vm } = &mut stage.threads[0];
+    exchange.body(host, vm, &completion("base", ids), true);
+    exchange
+}
+
+#[test]
+fn a_policy_decides_and_is_named_and_the_next_one_takes_over() {
+    let mut stage = Stage::new();
+    stage.holds(2, 0..160);
+    put(&mut stage, only(policy("turns", Mode::RoundRobin)));
+    let firsts: Vec<String> = (0..6)
+        .map(|_| {
+            let exchange = stage.prompt(0..160);
+            assert_eq!(stage.decision(0, &exchange)["policy"], "turns");
+            assert_eq!(stage.decision(0, &exchange)["rung"], "mode");
+            stage.endpoints(0, &exchange)[0].clone()
+        })
+        .collect();
+    assert_eq!(firsts[..3], firsts[3..]);
+    let mut different = firsts[..3].to_vec();
+    different.sort_unstable();
+    different.dedup();
+    assert_eq!(different.len(), 3);
+    put(&mut stage, only(policy("cache", Mode::Kv)));
+    let exchange = stage.prompt(0..160);
+    assert_eq!(
+        (&stage.decision(0, &exchange)["policy"], &*stage.endpoints(0, &exchange)[0]),
+        (&"cache".into(), "10.0.0.2:8000")
+    );
+    stage.envoy.pass(200);
+    stage.threads[0].tick();
+    assert_eq!(stage.row(0).policy_version, 2);
+}
+
+#[test]
+fn rules_look_at_headers_and_tokens() {
+    let mut stage = Stage::new();
+    let gold = HeaderMatch { name: "x-tenant".into(), test: HeaderTest::Exact("gold".into()) };
+    let rule = |name: &str, policy, when| Rule { name: name.into(), policy, when };
+    put(
+        &mut stage,
+        RuleSet {
+            rules: vec![
+                rule("gold tenants", 1, Match { headers: vec![gold], ..Match::default() }),
+                rule("long prompts", 2, Match { min_prompt_tokens: Some(100), ..Match::default() }),
+            ],
+            policies: vec![
+                policy("a", Mode::LeastLoaded),
+                policy("b", Mode::LeastLoaded),
+                policy("c", Mode::LeastLoaded),
+            ],
+            default_policy: 0,
+        },
+    );
+    let mut decided = |headers: &[(&str, &[u8])], ids| {
+        let exchange = send(&mut stage, headers, ids);
+        let decision = stage.decision(0, &exchange);
+        (decision["policy"].as_str().unwrap().to_owned(), decision["rule"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(decided(&[("X-Tenant", b"gold")], 0..200), ("b".into(), "gold tenants".into()));
+    assert_eq!(decided(&[("x-tenant", b"\xff")], 0..200), ("c".into(), "long prompts".into()));
+    assert_eq!(decided(&[], 0..99), ("a".into(), "default".into()));
+}
+
+#[test]
+fn pass_leaves_the_request_to_envoy() {
+    let mut stage = Stage::new();
+    put(&mut stage, only(policy("out", Mode::Pass)));
+    let exchange = stage.prompt(0..64);
+    assert_eq!(stage.unrouted(0, &exchange), "policy");
+}
+
+#[test]
+fn a_refused_request_is_answered_once_and_books_nothing() {
+    let mut stage = Stage::new();
+    let mut full = policy("full", Mode::Kv);
+    full.busy = Busy { waiting: Some(0), ..Busy::default() };
+    full.overload = Overload::Reject { status: 429, retry_after_seconds: 7 };
+    stage.targets.iter_mut().for_each(|target| target.waiting = 1);
+    put(&mut stage, only(full));
+    let exchange = stage.prompt(0..64);
+    assert!(!exchange.is_released(&stage.threads[0].host));
+    assert_eq!(stage.decision(0, &exchange)["refused"], 429);
+    let Thread { host, vm } = &mut stage.threads[0];
+    let stream = exchange.done(host, vm);
+    let (status, body) = stream.reply.clone().unwrap();
+    assert_eq!(status, 429);
+    let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(body["error"]["message"], "every worker is busy");
+    assert_eq!((stage.envoy.count("refused"), stage.envoy.count("routed")), (1, 0));
+    assert_eq!(stage.threads[0].vm.ledger.requests(), 0);
+}
+
+#[test]
+fn direct_obeys_the_caller_and_refuses_what_is_unknown() {
+    let mut stage = Stage::new();
+    put(&mut stage, only(policy("direct", Mode::Direct { header: "x-worker".into() })));
+    let exchange = send(&mut stage, &[("x-worker", b"10.0.0.3:8000")], 0..64);
+    assert_eq!(stage.endpoints(0, &exchange), ["10.0.0.3:8000"]);
+    let exchange = send(&mut stage, &[("x-worker", b"1.2.3.4:5")], 0..64);
+    assert_eq!(stage.decision(0, &exchange)["refused"], 400);
+}
+
+#[test]
+fn sessions_stay_on_every_thread_until_they_expire() {
+    let mut stage = Stage::new();
+    let key = SessionKey::Header("x-session".into());
+    put(&mut stage, only(policy("sticky", Mode::Session { key, hard: true, ttl_seconds: 60 })));
+    let first = send(&mut stage, &[("x-session", b"s1")], 0..64);
+    let home = stage.endpoints(0, &first)[0].clone();
+    for at in [0, 1, 0, 1] {
+        let exchange = stage.open(at, "/v1/completions", &[("x-session", b"s1")]);
+        let Thread { host, vm } = &mut stage.threads[at];
+        exchange.body(host, vm, &completion("base", 0..64), true);
+        assert_eq!(stage.endpoints(at, &exchange)[0], home);
+    }
+    let others: Vec<String> = (0..8)
+        .map(|session| {
+            let exchange = send(&mut stage, &[("x-session", format!("t{session}").as_bytes())], 0..64);
+            stage.endpoints(0, &exchange)[0].clone()
+        })
+        .collect();
+    assert!(others.iter().any(|other| *other != home), "sessions spread: {others:?}");
+}
+
+#[test]
+fn a_shadow_is_counted_and_has_no_effect() {
+    let mut stage = Stage::new();
+    stage.holds(2, 0..160);
+    let shadow = Shadow { sample_per_million: 1_000_000, rules: only(policy("same", Mode::Kv)) };
+    stage.policy = Some(Document { version: 1, live: only(policy("live", Mode::Kv)), shadow: Some(shadow) });
+    stage.push();
+    stage.envoy.pass(10);
+    for _ in 0..5 {
+        let exchange = stage.prompt(0..160);
+        assert_eq!(stage.endpoints(0, &exchange)[0], "10.0.0.2:8000");
+    }
+    assert_eq!((stage.envoy.count("shadow.evaluated"), stage.envoy.count("shadow.agreed")), (5, 5));
+    assert_eq!((stage.envoy.count("shadow.live_blocks"), stage.envoy.count("shadow.blocks")), (50, 50));
+}
+
+#[test]
+fn explanations_can_be_turned_off_or_shown_to_the_client() {
+    let mut stage = Stage::new();
+    let mut silent = policy("silent", Mode::Kv);
+    silent.explain = ExplainLevel::Off;
+    put(&mut stage, only(silent));
+    let exchange = stage.prompt(0..64);
+    assert!(exchange.see(&stage.threads[0].host, |stream| stream.filter_state.get("kv_decision").is_none()));
+    let mut shown = policy("shown", Mode::Kv);
+    shown.explain = ExplainLevel::Header;
+    put(&mut stage, only(shown));
+    let exchange = stage.prompt(0..64);
+    assert!(stage.finish(0, &exchange).response_header("x-kv-router-decision").unwrap().contains("shown"));
+}
+
+#[test]
+fn a_document_that_cannot_be_read_leaves_the_old_one_in_force() {
+    let mut stage = Stage::new();
+    put(&mut stage, only(policy("good", Mode::RoundRobin)));
+    stage.prompt(0..64);
+    stage.policy = Some(Document { version: 9, ..Document::default() });
+    stage.push();
+    stage.push_of(false, &[(kv_routing::wire::keys::POLICY.to_owned(), b"\x01garbage".to_vec())]);
+    stage.envoy.pass(10);
+    let exchange = stage.prompt(0..64);
+    assert_eq!(stage.decision(0, &exchange)["policy"], "good");
+    assert!(stage.envoy.count("view_errors") > 0);
+}
