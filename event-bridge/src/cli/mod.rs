@@ -3,8 +3,11 @@
 //! Answers go to standard output, logs and errors to standard error. Colour is used on terminals only, and not when
 //! `NO_COLOR` is set.
 
+mod capture;
 mod check;
 mod error;
+mod events;
+mod index;
 mod input;
 mod model;
 mod out;
@@ -41,6 +44,12 @@ enum Command {
     /// Compile and check tokenizers.
     #[command(after_help = tokenizer::EXAMPLES)]
     Tokenizer(tokenizer::TokenizerArgs),
+    /// Decode captured KV events, or follow a live engine.
+    #[command(after_help = events::EXAMPLES)]
+    Events(events::EventsArgs),
+    /// Build the prefix index of a capture.
+    #[command(after_help = index::EXAMPLES)]
+    Index(index::IndexArgs),
     /// Show the workers of a running bridge.
     #[command(after_help = workers::EXAMPLES)]
     Workers(workers::WorkersArgs),
@@ -56,6 +65,8 @@ pub fn main(cli: Cli) -> Result<(), CliError> {
         Command::Check(args) => check::check(&args),
         Command::Render(args) => render::render(&args),
         Command::Tokenizer(args) => tokenizer::tokenizer(&args),
+        Command::Events(args) => events::events(args),
+        Command::Index(args) => index::index(&args),
         Command::Workers(args) => workers::workers(&args),
     }
 }

@@ -79,6 +79,12 @@ pub(super) fn print(text: &str) -> Result<(), CliError> {
     }
 }
 
+/// Writes to standard error what is not part of the answer.
+pub(super) fn note(text: &str) -> Result<(), CliError> {
+    let written = io::stderr().lock().write_all(text.as_bytes());
+    written.map_err(|source| CliError::System { what: "cannot write to standard error", source })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -51,7 +51,7 @@ async fn run_until_signal(config: Config) -> Result<(), CliError> {
     Ok(())
 }
 
-fn start_logging(config: &LogConfig, filter: Option<&str>) -> Result<(), CliError> {
+pub(super) fn start_logging(config: &LogConfig, filter: Option<&str>) -> Result<(), CliError> {
     let filter = filter.unwrap_or(&config.filter);
     let filter = EnvFilter::try_new(filter)
         .map_err(|error| CliError::Usage(format!("--log: `{filter}` is no log filter: {error}")))?;

@@ -1,5 +1,6 @@
 //! A pool's state, and what each message does to it.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -79,6 +80,8 @@ impl State {
         let ingest = Ingest::new(IngestConfig {
             limits: IndexLimits { max_blocks: config.limits.max_blocks },
             expected_block_size: config.block_size,
+            // The standard library's way to a random number.
+            secret: RandomState::new().hash_one(epoch.0),
             ..IngestConfig::default()
         });
         let pages = PageQueues::new(ingest.index(), envoys.len(), epoch);
@@ -313,8 +316,7 @@ impl State {
     }
 
     fn compare_block_sizes(&mut self) {
-        if let (Some(learned), Some(expected)) = (self.ingest.block_size(), self.config.block_size)
-            && learned != expected
+        if let Some((expected, learned)) = self.ingest.block_size_conflict()
             && !std::mem::replace(&mut self.block_size_reported, true)
         {
             let (learned, expected) = (learned.tokens(), expected.tokens());
