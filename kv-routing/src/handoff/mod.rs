@@ -22,6 +22,7 @@ mod sglang;
 mod trtllm;
 
 #[cfg(test)]
+#[cfg(not(target_family = "wasm"))]
 mod tests;
 
 use bincode::{Decode, Encode};

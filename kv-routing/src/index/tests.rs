@@ -194,3 +194,40 @@ fn a_run_with_branches_loses_what_lies_behind_them() {
     assert_eq!(index.overlaps(&first).get(A), device(3));
     assert_eq!(index.overlaps(&branch).get(A), device(8));
 }
+
+/// Engines that store and evict all day must not make the index grow: neither removed runs nor moved entries may leave
+/// anything behind.
+#[test]
+fn memory_is_flat_under_churn() {
+    fn steady(max_blocks: u64, mut turn: impl FnMut(&mut PrefixIndex, u64)) -> (u64, u64) {
+        let mut index = PrefixIndex::new(IndexLimits { max_blocks });
+        let mut peak = |turns: std::ops::Range<u64>| {
+            let measure = |name| {
+                turn(&mut index, name);
+                index.take_dirty();
+                index.stats().bytes
+            };
+            turns.map(measure).max().unwrap()
+        };
+        (peak(0..12_000), peak(12_000..40_000))
+    }
+    let name_of = |name: u64| chain((0..4).chain(name * 100 + 10..name * 100 + 30));
+
+    // Caches of 500 prompts each: the oldest goes, last block first, when a new one comes.
+    let (warm, later) = steady(1 << 20, |index, name| {
+        let slot = |name: u64| Slot((name % 8) as u16);
+        index.store(slot(name), Tier::Device, None, &name_of(name));
+        if let Some(old) = name.checked_sub(4000 - 8) {
+            for block in name_of(old).iter().rev() {
+                assert!(index.remove(slot(old), Tier::Device, *block));
+            }
+        }
+    });
+    assert!(later <= warm + warm / 20, "{warm} bytes after warm-up, {later} later");
+
+    // The same without removals, at the bound.
+    let (warm, later) = steady(20_000, |index, name| {
+        index.store(Slot((name % 8) as u16), Tier::Device, None, &name_of(name));
+    });
+    assert!(later <= warm + warm / 20, "{warm} bytes after warm-up, {later} later");
+}
