@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use kv_routing::tokens::image::{Family, Meta, Normalizer};
+use kv_routing::tokens::image::{Meta, Normalizer};
 use kv_routing::tokens::template::{RequestedFormat, TemplateConfig, TemplateError};
 use kv_routing::tokens::{Parts, Tokenizer, assemble};
 
@@ -160,9 +160,6 @@ fn notes(config: &ConfigJson, meta: &Meta) -> Vec<String> {
     }
     if config.add_eos_token == Some(true) && meta.suffix.is_empty() {
         notes.push("tokenizer_config.json asks for an EOS token that tokenizer.json does not add".to_owned());
-    }
-    if meta.family == Family::Characters && !meta.flags.word_starts {
-        notes.push("a token has a space inside: long texts are merged whole and not cached in parts".to_owned());
     }
     notes
 }

@@ -39,8 +39,8 @@ pub(super) fn read(json: &ModelJson, family: Family) -> Result<Model, Unsupporte
     if family == Family::Characters && byte_tokens.is_none() && unknown.is_none() {
         return Err(Unsupported::new("model.unk_token", "none, and no byte fallback: unknown characters would vanish"));
     }
-    let word_starts = family == Family::Characters && only_starts_words(&vocabulary, &merges);
-    let flags = ModelFlags { ignore_merges: json.ignore_merges, fuse_unknown: json.fuse_unk, word_starts };
+    refuse_merged_bytes(&byte_tokens, family, unknown, &merges)?;
+    let flags = ModelFlags { ignore_merges: json.ignore_merges, fuse_unknown: json.fuse_unk };
     Ok(Model { vocabulary, byte_tokens, merges, flags, unknown })
 }
 
@@ -166,13 +166,24 @@ fn fallback_bytes(
     Ok(Some(tokens))
 }
 
-/// Whether nothing that merging can make has a `▁` behind another character. A first symbol is one character, so only merged tokens count.
-fn only_starts_words(vocabulary: &[(Vec<u8>, TokenId)], merges: &[(TokenId, TokenId, Merge)]) -> bool {
-    let texts: HashMap<TokenId, &[u8]> = vocabulary.iter().map(|(text, id)| (*id, text.as_slice())).collect();
-    merges.iter().all(|(_, _, merge)| {
-        let Some(text) = texts.get(&merge.id).and_then(|text| std::str::from_utf8(text).ok()) else {
-            return false;
-        };
-        !text.trim_start_matches('▁').contains('▁')
-    })
+/// In a tokenizer of characters, byte tokens and the unknown token stand for text that is not theirs; merging them by their own text
+/// would break the rule that tokens only grow.
+fn refuse_merged_bytes(
+    byte_tokens: &Option<Box<[TokenId; 256]>>,
+    family: Family,
+    unknown: Option<TokenId>,
+    merges: &[(TokenId, TokenId, Merge)],
+) -> Result<(), Unsupported> {
+    if family == Family::ByteLevel {
+        return Ok(());
+    }
+    let stands_in =
+        |token: &TokenId| Some(*token) == unknown || byte_tokens.as_ref().is_some_and(|tokens| tokens.contains(token));
+    match merges.iter().find(|(left, right, _)| stands_in(left) || stands_in(right)) {
+        Some((_, _, merge)) => Err(Unsupported::new(
+            "model.merges",
+            format!("merge {} joins a byte token or the unknown token", merge.rank),
+        )),
+        None => Ok(()),
+    }
 }

@@ -1,6 +1,17 @@
 //! The compiled tokenizers of real models against the Hugging Face library.
+//!
+//! | module | what |
+//! |---|---|
+//! | `parity` | built-in corpus, generated texts, sample of the sweep over all scalar values |
+//! | `cuts` | texts cut where the core cuts them, tokenized by the library |
+//! | `caches` | prompts prepared with caches and in slices against the same without |
+//! | `vllm` | requests that a real vLLM answered |
+//! | `refusals` | what the compiler does not recognise |
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)] // a test may fail by panicking
 
+mod caches;
+mod cuts;
 mod models;
-mod self_test;
+mod parity;
+mod refusals;
 mod vllm;

@@ -5,9 +5,6 @@ use std::path::PathBuf;
 use event_bridge::tokenizer::{CompiledTokenizer, ModelFiles, Reference, RenderOptions, compile_files};
 use kv_routing::tokens::{CacheLimits, Prompter};
 
-/// All of them.
-pub(crate) const ALL: &[&str] = &["qwen2_5", "qwen3", "llama3_1", "deepseek_v3", "gptoss", "gpt4o", "gemma3", "llama2"];
-
 pub(crate) fn files(name: &str) -> ModelFiles {
     let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../.deps/tokenizers").join(name);
     ModelFiles::read(&directory)
@@ -19,8 +16,11 @@ pub(crate) fn compiled(files: &ModelFiles) -> CompiledTokenizer {
         .unwrap_or_else(|error| panic!("{}: {error}", files.directory.display()))
 }
 
+pub(crate) fn prompter(bytes: Vec<u8>, cache: u32) -> Prompter {
+    Prompter::load(bytes, CacheLimits { bytes: cache }).unwrap()
+}
+
 pub(crate) fn load(name: &str) -> (Prompter, Reference) {
     let files = files(name);
-    let core = Prompter::load(compiled(&files).bytes, CacheLimits { bytes: 4 << 20 }).unwrap();
-    (core, Reference::load(&files).unwrap())
+    (prompter(compiled(&files).bytes, 4 << 20), Reference::load(&files).unwrap())
 }

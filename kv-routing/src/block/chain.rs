@@ -85,6 +85,20 @@ impl ChainHasher {
         }
     }
 
+    /// Bytes of the unfinished block's tokens, little-endian `u32` each: with the chain, all that [`ChainHasher::skip`] needs.
+    pub fn pending(&self) -> &[u8] {
+        &self.pending
+    }
+
+    /// Goes on as if tokens had been pushed that were hashed before: `hashes` of the blocks they filled, the `pending` bytes they left
+    /// over, and `tokens` in all from the prompt's beginning on.
+    pub fn skip(&mut self, hashes: &[SequenceHash], pending: &[u8], tokens: u32) {
+        self.chain.extend_from_slice(hashes);
+        self.pending.clear();
+        self.pending.extend_from_slice(pending);
+        self.tokens = tokens;
+    }
+
     /// Tokens pushed so far, those of the unfinished block included.
     pub fn tokens(&self) -> u32 {
         self.tokens
@@ -148,6 +162,19 @@ mod tests {
         assert_eq!(image_hash(&digest), 0x0123_4567_89ab_cdef);
         assert_ne!(image_hash(&digest[..63]), 0x0123_4567_89ab_cdef);
         assert_ne!(image_hash("a"), image_hash("b"));
+    }
+
+    #[test]
+    fn skipping_hashed_tokens_is_pushing_them() {
+        let size = BlockSize::new(16).unwrap();
+        let all = tokens(0..1000);
+        let mut first = ChainHasher::new(size, HashSeed::default());
+        first.push_all(&all[..307]);
+        let mut second = ChainHasher::new(size, HashSeed::default());
+        second.skip(first.chain(), first.pending(), first.tokens());
+        second.push_all(&all[307..]);
+        assert_eq!(second.tokens(), 1000);
+        assert_eq!(second.into_chain(), chain(&all, size, HashSeed::default()));
     }
 
     #[test]

@@ -1,12 +1,15 @@
 //! Tables to image: the last step of compiling a tokenizer. Runs natively only; it stands here because the layout does.
 
+use std::collections::HashSet;
+
 use thiserror::Error;
 
 use super::bpe::{LongMerge, first_symbols};
 use super::image::{Family, ImageWriter, Meta, Section, encode_template};
 use super::nfc::{build_compositions, build_decompositions};
 use super::table::{
-    AddedToken, Merge, Tables, build_added, build_byte_pairs, build_classes, build_merges, build_two_stage, build_vocab,
+    AddedToken, Merge, Tables, build_added, build_byte_pairs, build_classes, build_joins, build_merges,
+    build_two_stage, build_vocab,
 };
 use super::template::TemplateConfig;
 use super::tokenizer::Tokenizer;
@@ -92,6 +95,11 @@ fn add_common(writer: &mut ImageWriter, parts: &Parts) -> Result<(), AssembleErr
         }
     }
     writer.add(Section::Merges, merges);
+    if parts.meta.family == Family::Characters {
+        let merged: HashSet<TokenId> = parts.merges.iter().map(|(_, _, merge)| merge.id).collect();
+        let texts = parts.vocabulary.iter().filter(|(_, id)| merged.contains(id)).map(|(text, _)| text.as_slice());
+        writer.add(Section::Joins, build_joins(texts));
+    }
     let (index, blocks) = build_classes(&parts.classes);
     writer.add(Section::ClassIndex, index);
     writer.add(Section::ClassBlocks, blocks);
@@ -142,6 +150,6 @@ fn merges_to(tables: &Tables<'_>, meta: &Meta, piece: &[u8], id: TokenId, symbol
     symbols.clear();
     first_symbols(tables, meta, piece, 0, piece.len(), symbols);
     let mut merge = LongMerge::new(tables, symbols);
-    while !merge.advance(tables, u32::MAX) {}
+    merge.finish(tables);
     merge.tokens().eq([id])
 }

@@ -7,11 +7,14 @@
 
 mod assemble;
 mod bpe;
+mod budget;
 mod cache;
 mod cut;
 pub mod image;
+mod items;
 mod nfc;
 mod normalize;
+mod open;
 mod pieces;
 mod prepare;
 mod prompter;
@@ -21,6 +24,7 @@ pub mod template;
 mod tokenizer;
 
 pub use assemble::{AssembleError, Normalization, Parts, assemble};
+pub use cache::CacheStats;
 pub use prepare::Preparation;
 pub use prompter::{CacheLimits, HashPlan, LoadError, PreparedPrompt, Progress, PromptError, Prompter, prepare_tokens};
 pub use tokenizer::Tokenizer;

@@ -3,23 +3,15 @@
 use super::image::Normalizer;
 use super::tokenizer::Tokenizer;
 
-/// Where a chunk lies in its prompt, as far as normalization cares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Position {
-    /// It begins a stretch between added tokens.
-    pub(crate) begins_stretch: bool,
-    /// It begins the whole text.
-    pub(crate) begins_text: bool,
-}
-
-/// The normalized chunk, or `None` when normalizing changes nothing.
-pub(crate) fn normalize(tokenizer: &Tokenizer, chunk: &str, position: Position) -> Option<String> {
+/// The normalized chunk, or `None` when normalizing changes nothing. `begins_stretch`: it begins a stretch between added tokens;
+/// `begins_text`: it begins the whole text.
+pub(crate) fn normalize(tokenizer: &Tokenizer, chunk: &str, begins_stretch: bool, begins_text: bool) -> Option<String> {
     let prepended = match tokenizer.meta().normalizer {
         Normalizer::Keep => return None,
         Normalizer::Nfc => return tokenizer.nfc().compose(chunk),
         Normalizer::Spaces => false,
-        Normalizer::PrependedSpaces => position.begins_stretch,
-        Normalizer::FirstPrependedSpaces => position.begins_text && !chunk.starts_with([' ', '▁']),
+        Normalizer::PrependedSpaces => begins_stretch,
+        Normalizer::FirstPrependedSpaces => begins_text && !chunk.starts_with([' ', '▁']),
     };
     if !prepended && !chunk.contains(' ') {
         return None;

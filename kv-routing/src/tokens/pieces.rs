@@ -1,6 +1,7 @@
 //! Pieces to tokens: what is done with every chunk that no cache knows.
 
 use super::bpe::{LongMerge, SHORT_SYMBOLS, ShortMerge, first_symbols};
+pub(crate) use super::budget::Budget;
 use super::cache::WordCache;
 use super::image::Family;
 use super::scan::Scanner;
@@ -24,32 +25,35 @@ impl Workshop {
 
 /// How tokenizing a part ended.
 pub(crate) enum PartEnd {
-    /// At the part's end, or where the budget ran out.
-    Stopped,
+    /// At the part's end.
+    Done,
+    /// Where the budget ran out.
+    OverBudget,
     /// At a piece so long that it is merged in steps; the part goes on behind it.
     Long(LongMerge),
 }
 
-/// Tokenizes `text[*at..end]`, a part without added tokens, until the budget of bytes is used up.
+/// Tokenizes `text[*at..end]`, a part without added tokens, until the budget is spent.
 pub(crate) fn tokenize_part(
     tokenizer: &Tokenizer,
     tables: &Tables<'_>,
     workshop: &mut Workshop,
     text: &[u8],
-    at: &mut usize,
-    end: usize,
+    (at, end): (&mut usize, usize),
     out: &mut Vec<TokenId>,
-    budget: &mut i64,
+    budget: &mut Budget,
 ) -> PartEnd {
     let part = text.get(..end).unwrap_or(text);
     let scanner = Scanner::new(tokenizer.meta().pattern, tables.classes);
-    let words = tokenizer.meta().family == Family::Characters && tokenizer.meta().flags.word_starts;
     let byte_level = tokenizer.meta().family == Family::ByteLevel;
-    while *at < end && *budget > 0 {
+    while *at < end {
+        if budget.spent() {
+            return PartEnd::OverBudget;
+        }
         let start = *at;
-        let piece_end = if words { word_start(part, start) } else { scanner.next(part, start) };
+        let piece_end = if byte_level { scanner.next(part, start) } else { tables.joins.piece(part, start) };
         *at = piece_end;
-        *budget -= (piece_end - start) as i64;
+        budget.fresh(piece_end - start);
         let key = PieceKey::of(text, start, piece_end);
         if let Some(key) = key {
             if let Some(tokens) = workshop.words.get(key) {
@@ -81,22 +85,5 @@ pub(crate) fn tokenize_part(
             workshop.words.put(key, &workshop.short.symbols);
         }
     }
-    PartEnd::Stopped
-}
-
-/// End of the SentencePiece word at `start`: the next `▁` behind another character.
-fn word_start(part: &[u8], start: usize) -> usize {
-    const MARK: &[u8] = "▁".as_bytes();
-    let mut at = start;
-    while part.get(at..).is_some_and(|rest| rest.starts_with(MARK)) {
-        at += MARK.len();
-    }
-    while let Some(rest) = part.get(at..) {
-        match rest.iter().position(|byte| *byte == 0xe2) {
-            None => return part.len(),
-            Some(offset) if part.get(at + offset..).is_some_and(|rest| rest.starts_with(MARK)) => return at + offset,
-            Some(offset) => at += offset + 1,
-        }
-    }
-    part.len()
+    PartEnd::Done
 }

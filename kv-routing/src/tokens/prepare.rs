@@ -1,68 +1,96 @@
 //! One prompt on its way to tokens and hashes, in as many slices as the caller likes.
+//!
+//! Items are taken in groups of about a kilobyte. A group whose checkpoint is known is skipped; of any other, the chunks are
+//! taken from the chunk cache or tokenized, and the checkpoint is remembered. Groups, like chunks, end where the text so far says
+//! so, whatever comes behind, so that two prompts with the same beginning form the same groups.
 
-use super::bpe::LongMerge;
-use super::normalize::{Position, normalize};
-use super::pieces::{PartEnd, Workshop, tokenize_part};
+use super::budget::Budget;
+use super::cache::{CacheStats, Checkpoint, ChunkCache, ChunkKey, PrefixCache, PrefixKey, stats};
+use super::cut::SHORTEST;
+use super::items::{Item, ItemKind, Items};
+use super::open::Open;
+use super::pieces::Workshop;
 use super::prompter::{HashPlan, PreparedPrompt};
-use super::table::{AddedMatch, Tables};
+use super::table::Tables;
 use super::tokenizer::Tokenizer;
 use crate::block::{ChainHasher, TokenId};
 
-/// Queue entries of a long piece that cost about as much as one byte of ordinary text.
-const STEPS_PER_BYTE: i64 = 1;
-/// A cached byte costs this small a part of a fresh one.
-const CACHED_BYTES_PER_BYTE: i64 = 64;
+/// A group ends with the item that brings it to this many bytes.
+const GROUP_BYTES: usize = SHORTEST;
+
+/// Everything a VM keeps for tokenizing, besides the tokenizer itself.
+#[derive(Debug)]
+pub(crate) struct Caches {
+    pub(crate) workshop: Workshop,
+    chunks: ChunkCache,
+    prefixes: PrefixCache,
+}
+
+impl Caches {
+    /// `bytes` for chunks and prefixes together; the word cache comes on top.
+    pub(crate) fn new(word_bits: u32, bytes: u32, seed: u64) -> Self {
+        let quarter = u64::from(bytes / 4);
+        Self {
+            workshop: Workshop::new(word_bits),
+            chunks: ChunkCache::new(3 * quarter, seed),
+            prefixes: PrefixCache::new(quarter, seed),
+        }
+    }
+
+    pub(crate) fn stats(&self) -> CacheStats {
+        stats(&self.chunks, &self.prefixes)
+    }
+}
 
 /// A prompt being prepared.
 #[derive(Debug)]
 pub struct Preparation {
     text: String,
-    /// Everything before is tokenized and hashed.
-    at: usize,
-    stretch: Stretch,
+    items: Items,
+    group: Group,
     open: Option<Open>,
+    /// Tokens of the open chunk.
+    tokens: Vec<TokenId>,
     framed: bool,
     plan: HashPlan,
     hasher: ChainHasher,
+    /// The tokens themselves, when they are wanted; prefixes are not looked up then.
     kept: Option<Vec<TokenId>>,
-    fresh_bytes: u32,
-    cached_bytes: u32,
+    fresh_bytes: usize,
+    cached_bytes: usize,
 }
 
-/// Text between two added tokens, and the one behind it.
-#[derive(Clone, Copy, Debug)]
-struct Stretch {
-    start: usize,
-    end: usize,
-    token: Option<AddedMatch>,
-}
-
-/// A chunk that no cache knew.
+/// The items between two checkpoints.
 #[derive(Debug)]
-struct Open {
-    start: usize,
-    end: usize,
-    /// The normalized text, when normalization changed it; else the chunk is a part of the prompt's text.
-    normalized: Option<String>,
-    /// Position in the text that is tokenized, and where that ends.
-    at: usize,
-    stop: usize,
-    /// End of the part before the next added token of the normalized text, and that token.
-    part_end: usize,
-    token: Option<AddedMatch>,
-    long: Option<LongMerge>,
-    tokens: Vec<TokenId>,
+struct Group {
+    items: Vec<Item>,
+    next: usize,
+    /// Key before the group, and after it.
+    before: PrefixKey,
+    after: PrefixKey,
+    /// Full blocks before the group.
+    blocks: usize,
+    /// It has the bytes to be remembered.
+    whole: bool,
 }
 
 impl Preparation {
     /// Begins with `text`. `framed`: with the tokens the post-processor puts around it; `keep`: remember the tokens themselves.
-    pub(crate) fn new(tokenizer: &Tokenizer, text: String, framed: bool, plan: HashPlan, keep: bool) -> Self {
-        let stretch = Stretch::find(tokenizer, &tokenizer.tables(), &text, 0);
+    pub(crate) fn new(
+        tokenizer: &Tokenizer,
+        caches: &Caches,
+        text: String,
+        framed: bool,
+        plan: HashPlan,
+        keep: bool,
+    ) -> Self {
+        let root = caches.prefixes.root(plan, framed);
         let mut preparation = Self {
+            items: Items::new(tokenizer, &tokenizer.tables(), text.as_bytes()),
             text,
-            at: 0,
-            stretch,
+            group: Group { items: Vec::new(), next: 0, before: root, after: root, blocks: 0, whole: false },
             open: None,
+            tokens: Vec::new(),
             framed,
             plan,
             hasher: ChainHasher::new(plan.block_size, plan.seed),
@@ -77,32 +105,22 @@ impl Preparation {
     }
 
     /// Works off about `budget` bytes; true when the prompt is done.
-    pub(crate) fn advance(&mut self, tokenizer: &Tokenizer, workshop: &mut Workshop, budget: u32) -> bool {
+    pub(crate) fn advance(&mut self, tokenizer: &Tokenizer, caches: &mut Caches, budget: u32) -> bool {
         let tables = tokenizer.tables();
-        let mut budget = i64::from(budget.max(1));
-        while budget > 0 {
-            if let Some(mut open) = self.open.take() {
-                if open.advance(tokenizer, &tables, workshop, &self.text, &mut budget) {
-                    self.emit(&open.tokens);
-                    self.at = open.end;
-                    self.fresh_bytes += (open.end - open.start) as u32;
-                } else {
-                    self.open = Some(open);
-                }
-            } else if self.at < self.stretch.end {
-                self.next_chunk(tokenizer, &tables);
-                budget -= CACHED_BYTES_PER_BYTE;
-            } else if let Some(token) = self.stretch.token {
-                self.emit(&[token.id]);
-                self.at = token.end;
-                self.stretch = Stretch::find(tokenizer, &tables, &self.text, token.end);
-                budget -= 1;
+        let mut budget = Budget::new(budget);
+        while !budget.spent() {
+            if self.open.is_some() {
+                self.work_on_open(tokenizer, &tables, caches, &mut budget);
+            } else if let Some(item) = self.group.items.get(self.group.next).copied() {
+                self.take_item(tokenizer, &tables, caches, item, &mut budget);
             } else {
-                if self.framed {
-                    self.emit(&tokenizer.meta().suffix);
-                    self.framed = false;
+                self.close_group(caches);
+                if !self.next_group(tokenizer, &tables, caches, &mut budget) {
+                    if std::mem::take(&mut self.framed) {
+                        self.emit(&tokenizer.meta().suffix);
+                    }
+                    return true;
                 }
-                return true;
             }
         }
         false
@@ -111,9 +129,10 @@ impl Preparation {
     /// What a preparation that is done has come to; it is empty afterwards.
     pub(crate) fn take_result(&mut self) -> PreparedPrompt {
         let tokens = self.hasher.tokens();
-        let chain =
-            std::mem::replace(&mut self.hasher, ChainHasher::new(self.plan.block_size, self.plan.seed)).into_chain();
-        PreparedPrompt { tokens, chain, fresh_bytes: self.fresh_bytes, cached_bytes: self.cached_bytes }
+        let empty = ChainHasher::new(self.plan.block_size, self.plan.seed);
+        let chain = std::mem::replace(&mut self.hasher, empty).into_chain();
+        let count = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
+        PreparedPrompt { tokens, chain, fresh_bytes: count(self.fresh_bytes), cached_bytes: count(self.cached_bytes) }
     }
 
     /// The tokens, when they were kept.
@@ -121,98 +140,117 @@ impl Preparation {
         self.kept.take().unwrap_or_default()
     }
 
-    fn next_chunk(&mut self, tokenizer: &Tokenizer, tables: &Tables<'_>) {
-        let start = self.at;
-        let end = tokenizer.cuts().next(&tables.classes, self.text.as_bytes(), start, self.stretch.end);
-        let position = Position { begins_stretch: start == self.stretch.start, begins_text: start == 0 };
-        let chunk = self.text.get(start..end).unwrap_or("");
-        let normalized = normalize(tokenizer, chunk, position);
-        self.open = Some(Open::new(tokenizer, tables, &self.text, (start, end), normalized));
-    }
-
-    fn emit(&mut self, tokens: &[TokenId]) {
-        self.hasher.push_all(tokens);
-        if let Some(kept) = &mut self.kept {
-            kept.extend_from_slice(tokens);
-        }
-    }
-}
-
-impl Stretch {
-    fn find(tokenizer: &Tokenizer, tables: &Tables<'_>, text: &str, start: usize) -> Self {
-        match tokenizer.next_raw(tables, text.as_bytes(), start) {
-            Some(token) => Self { start, end: token.start, token: Some(token) },
-            None => Self { start, end: text.len(), token: None },
-        }
-    }
-}
-
-impl Open {
-    fn new(
-        tokenizer: &Tokenizer,
-        tables: &Tables<'_>,
-        text: &str,
-        (start, end): (usize, usize),
-        normalized: Option<String>,
-    ) -> Self {
-        let (at, stop) = normalized.as_ref().map_or((start, end), |normalized| (0, normalized.len()));
-        let mut open = Self {
-            start,
-            end,
-            normalized,
-            at,
-            stop,
-            part_end: at,
-            token: None,
-            long: None,
-            tokens: Vec::with_capacity((end - start) / 3 + 1),
-        };
-        open.find_part(tokenizer, tables, text);
-        open
-    }
-
-    /// Works on; true when the chunk is done.
-    fn advance(
+    /// Collects the next group and skips it if its checkpoint is known; false when there is none.
+    fn next_group(
         &mut self,
         tokenizer: &Tokenizer,
         tables: &Tables<'_>,
-        workshop: &mut Workshop,
-        text: &str,
-        budget: &mut i64,
+        caches: &mut Caches,
+        budget: &mut Budget,
     ) -> bool {
-        while *budget > 0 {
-            if let Some(long) = &mut self.long {
-                let steps = u32::try_from(*budget * STEPS_PER_BYTE).unwrap_or(u32::MAX).min(1 << 16);
-                let done = long.advance(tables, steps);
-                *budget -= i64::from(steps) / STEPS_PER_BYTE;
-                if !done {
-                    continue;
-                }
-                self.tokens.extend(long.tokens());
-                self.long = None;
-            } else if self.at < self.part_end {
-                let bytes = self.normalized.as_deref().unwrap_or(text).as_bytes();
-                let part_end = self.part_end;
-                let end =
-                    tokenize_part(tokenizer, tables, workshop, bytes, &mut self.at, part_end, &mut self.tokens, budget);
-                if let PartEnd::Long(long) = end {
-                    self.long = Some(long);
-                }
-            } else if let Some(token) = self.token.take() {
-                self.tokens.push(token.id);
-                self.at = token.end;
-                self.find_part(tokenizer, tables, text);
-            } else {
-                return true;
+        let text = self.text.as_bytes();
+        let group = &mut self.group;
+        group.items.clear();
+        group.next = 0;
+        group.before = group.after;
+        group.blocks = self.hasher.chain().len();
+        group.whole = false;
+        let mut bounds: Option<(usize, usize)> = None;
+        while let Some(item) = self.items.next(tokenizer, tables, text) {
+            group.items.push(item);
+            let start = bounds.map_or(item.start, |(start, _)| start);
+            bounds = Some((start, item.end));
+            group.whole = item.end - start >= GROUP_BYTES;
+            if group.whole {
+                break;
             }
         }
-        false
+        let Some((start, end)) = bounds else { return false };
+        if !group.whole || self.kept.is_some() {
+            group.whole = false;
+            return true;
+        }
+        group.after = caches.prefixes.extend(group.before, text.get(start..end).unwrap_or(&[]));
+        budget.cached(end - start);
+        if let Some(checkpoint) = caches.prefixes.get(group.after, end - start) {
+            checkpoint.apply(&mut self.hasher);
+            self.cached_bytes += end - start;
+            group.next = group.items.len();
+            group.whole = false;
+        }
+        true
     }
 
-    fn find_part(&mut self, tokenizer: &Tokenizer, tables: &Tables<'_>, text: &str) {
-        let bytes = self.normalized.as_deref().unwrap_or(text).as_bytes();
-        let bounded = bytes.get(..self.stop).unwrap_or(bytes);
-        self.token = tokenizer.next_normalized(tables, bounded, self.at);
-        self.part_end = self.token.map_or(self.stop, |token| token.start);
+    /// Remembers the checkpoint of a group that was worked through.
+    fn close_group(&mut self, caches: &mut Caches) {
+        if !std::mem::take(&mut self.group.whole) {
+            return;
+        }
+        if let (Some(first), Some(last)) = (self.group.items.first(), self.group.items.last()) {
+            let checkpoint = Checkpoint::of(&self.hasher, self.group.blocks, last.end - first.start);
+            caches.prefixes.put(self.group.after, checkpoint);
+        }
+    }
+
+    fn take_item(
+        &mut self,
+        tokenizer: &Tokenizer,
+        tables: &Tables<'_>,
+        caches: &mut Caches,
+        item: Item,
+        budget: &mut Budget,
+    ) {
+        let begins_stretch = match item.kind {
+            ItemKind::Added(id) => {
+                self.group.next += 1;
+                budget.cached(0);
+                return self.emit(&[id]);
+            }
+            ItemKind::Chunk { begins_stretch } => begins_stretch,
+        };
+        if let Some(key) = self.chunk_key(caches, item, begins_stretch)
+            && let Some(tokens) = caches.chunks.get(key, item.end - item.start)
+        {
+            emit(&mut self.hasher, &mut self.kept, tokens);
+            self.group.next += 1;
+            self.cached_bytes += item.end - item.start;
+            return budget.cached(item.end - item.start);
+        }
+        self.tokens.clear();
+        self.open = Some(Open::new(tokenizer, tables, &self.text, item, begins_stretch));
+    }
+
+    fn work_on_open(&mut self, tokenizer: &Tokenizer, tables: &Tables<'_>, caches: &mut Caches, budget: &mut Budget) {
+        let Some(open) = &mut self.open else { return };
+        if !open.advance(tokenizer, tables, &mut caches.workshop, &self.text, &mut self.tokens, budget) {
+            return;
+        }
+        self.open = None;
+        emit(&mut self.hasher, &mut self.kept, &self.tokens);
+        if let Some(item) = self.group.items.get(self.group.next).copied() {
+            self.fresh_bytes += item.end - item.start;
+            if let ItemKind::Chunk { begins_stretch } = item.kind
+                && let Some(key) = self.chunk_key(caches, item, begins_stretch)
+            {
+                caches.chunks.put(key, item.end - item.start, &self.tokens);
+            }
+        }
+        self.group.next += 1;
+    }
+
+    fn chunk_key(&self, caches: &Caches, item: Item, begins_stretch: bool) -> Option<ChunkKey> {
+        let text = self.text.as_bytes().get(item.start..item.end)?;
+        caches.chunks.key(text, u8::from(begins_stretch) | u8::from(item.start == 0) << 1)
+    }
+
+    fn emit(&mut self, tokens: &[TokenId]) {
+        emit(&mut self.hasher, &mut self.kept, tokens);
+    }
+}
+
+fn emit(hasher: &mut ChainHasher, kept: &mut Option<Vec<TokenId>>, tokens: &[TokenId]) {
+    hasher.push_all(tokens);
+    if let Some(kept) = kept {
+        kept.extend_from_slice(tokens);
     }
 }

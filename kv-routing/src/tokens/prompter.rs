@@ -2,9 +2,9 @@
 
 use thiserror::Error;
 
+use super::cache::CacheStats;
 use super::image::ImageError;
-use super::pieces::Workshop;
-use super::prepare::Preparation;
+use super::prepare::{Caches, Preparation};
 use super::template::{RenderError, Renderer, TemplateError};
 use super::tokenizer::Tokenizer;
 use crate::block::{BlockSize, HashSeed, SequenceHash, TokenId};
@@ -19,7 +19,7 @@ const WORD_BITS: u32 = 14;
 pub struct Prompter {
     tokenizer: Tokenizer,
     renderer: Option<Renderer>,
-    workshop: Workshop,
+    caches: Caches,
 }
 
 /// Bounds of the caches of one [`Prompter`].
@@ -99,15 +99,20 @@ impl Prompter {
     /// # Errors
     /// [`LoadError`] when it is damaged, of another version, or its template does not compile.
     pub fn load(compiled: Vec<u8>, limits: CacheLimits) -> Result<Self, LoadError> {
-        let _ = limits;
         let tokenizer = Tokenizer::load(compiled)?;
         let renderer = tokenizer.template()?.map(Renderer::compile).transpose()?;
-        Ok(Self { tokenizer, renderer, workshop: Workshop::new(WORD_BITS) })
+        let caches = Caches::new(WORD_BITS, limits.bytes, 0);
+        Ok(Self { tokenizer, renderer, caches })
     }
 
     /// The tokenizer inside.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer
+    }
+
+    /// What the caches have done so far.
+    pub fn cache_stats(&self) -> CacheStats {
+        self.caches.stats()
     }
 
     /// Renders the prompt of `request` and gets ready to tokenize it. Token-id prompts need no prompter: see [`prepare_tokens`].
@@ -133,12 +138,12 @@ impl Prompter {
 
     /// Gets ready to tokenize a text that needs no rendering; `add_special_tokens`: with what the post-processor puts around it.
     pub fn begin_text(&self, text: String, add_special_tokens: bool, plan: HashPlan) -> Preparation {
-        Preparation::new(&self.tokenizer, text, add_special_tokens, plan, false)
+        Preparation::new(&self.tokenizer, &self.caches, text, add_special_tokens, plan, false)
     }
 
     /// Tokenizes and hashes about `budget_bytes` of text that is not cached. The slices do not change the result.
     pub fn advance(&mut self, preparation: &mut Preparation, budget_bytes: u32) -> Progress {
-        if preparation.advance(&self.tokenizer, &mut self.workshop, budget_bytes) {
+        if preparation.advance(&self.tokenizer, &mut self.caches, budget_bytes) {
             Progress::Done(preparation.take_result())
         } else {
             Progress::More
@@ -150,8 +155,9 @@ impl Prompter {
         // One block per prompt at most: nobody looks at the hashes.
         let Some(block_size) = BlockSize::new(BlockSize::MAX) else { return Vec::new() };
         let plan = HashPlan { block_size, seed: HashSeed::default() };
-        let mut preparation = Preparation::new(&self.tokenizer, text.to_owned(), add_special_tokens, plan, true);
-        while !preparation.advance(&self.tokenizer, &mut self.workshop, u32::MAX) {}
+        let mut preparation =
+            Preparation::new(&self.tokenizer, &self.caches, text.to_owned(), add_special_tokens, plan, true);
+        while !preparation.advance(&self.tokenizer, &mut self.caches, u32::MAX) {}
         preparation.take_tokens()
     }
 }

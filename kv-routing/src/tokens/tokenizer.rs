@@ -56,6 +56,12 @@ impl Tokenizer {
         Nfc::of(&self.image)
     }
 
+    /// Whether a text between added tokens may be cut before `at`, so that both sides tokenize as they do together. For tests: this is
+    /// what the exactness of the caches rests on.
+    pub fn may_cut(&self, text: &str, at: usize) -> bool {
+        self.cuts.allowed(&self.tables(), text.as_bytes(), at)
+    }
+
     pub(crate) fn cuts(&self) -> Cuts {
         self.cuts
     }

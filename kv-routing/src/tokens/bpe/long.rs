@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::block::TokenId;
+use crate::tokens::budget::Budget;
 use crate::tokens::table::{Merge, Tables};
 
 /// No neighbour.
@@ -50,15 +51,23 @@ impl LongMerge {
         Self { nodes, queue: queue.into() }
     }
 
-    /// Takes up to `steps` entries off the queue; true when the piece is done.
-    pub(crate) fn advance(&mut self, tables: &Tables<'_>, steps: u32) -> bool {
-        for _ in 0..steps {
-            let Some(Reverse(top)) = self.queue.pop() else {
-                return true;
-            };
+    /// Merges until the piece is done, then true, or the budget is spent.
+    pub(crate) fn advance(&mut self, tables: &Tables<'_>, budget: &mut Budget) -> bool {
+        while let Some(Reverse(top)) = self.queue.pop() {
+            self.apply(tables, (top >> 32) as u32, top as u32);
+            budget.merge_step();
+            if budget.spent() {
+                return self.queue.is_empty();
+            }
+        }
+        true
+    }
+
+    /// Merges until the piece is done.
+    pub(crate) fn finish(&mut self, tables: &Tables<'_>) {
+        while let Some(Reverse(top)) = self.queue.pop() {
             self.apply(tables, (top >> 32) as u32, top as u32);
         }
-        self.queue.is_empty()
     }
 
     /// The tokens of a piece that is done, in order.

@@ -73,8 +73,6 @@ pub struct ModelFlags {
     pub ignore_merges: bool,
     /// A run of unknown characters gives one unknown token.
     pub fuse_unknown: bool,
-    /// No token has a `▁` behind another character, so text may be cut before one.
-    pub word_starts: bool,
 }
 
 /// A version of the Unicode character database.
@@ -120,9 +118,7 @@ impl Meta {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let pattern = encode_pattern(self.pattern);
-        let flags = u32::from(self.flags.ignore_merges)
-            | u32::from(self.flags.fuse_unknown) << 1
-            | u32::from(self.flags.word_starts) << 2;
+        let flags = u32::from(self.flags.ignore_merges) | (u32::from(self.flags.fuse_unknown) << 1);
         for value in [
             u32::from(self.family == Family::Characters),
             pattern,
@@ -155,7 +151,7 @@ impl Meta {
             _ => return Err(ImageError::Meta("family")),
         };
         let flags = u32_at(bytes, 12);
-        if flags > 7 {
+        if flags > 3 {
             return Err(ImageError::Meta("flags"));
         }
         let (prefix, next) = decode_frame(bytes, 32, "prefix")?;
@@ -164,11 +160,7 @@ impl Meta {
             family,
             pattern: decode_pattern(u32_at(bytes, 4))?,
             normalizer: decode_normalizer(u32_at(bytes, 8))?,
-            flags: ModelFlags {
-                ignore_merges: flags & 1 != 0,
-                fuse_unknown: flags & 2 != 0,
-                word_starts: flags & 4 != 0,
-            },
+            flags: ModelFlags { ignore_merges: flags & 1 != 0, fuse_unknown: flags & 2 != 0 },
             unknown: Some(u32_at(bytes, 16)).filter(|id| *id != u32::MAX).map(TokenId),
             vocabulary: u32_at(bytes, 20),
             classes: decode_version(u32_at(bytes, 24)),

@@ -66,10 +66,12 @@ pub enum Section {
     AddedNormalized = 14,
     /// Chat templates, special-token strings and how the engine renders.
     Template = 15,
+    /// Pairs of characters that tokens hold.
+    Joins = 16,
 }
 
 impl Section {
-    const COUNT: usize = 16;
+    const COUNT: usize = 17;
 }
 
 /// An opened compiled tokenizer.

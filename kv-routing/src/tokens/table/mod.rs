@@ -2,6 +2,7 @@
 
 mod added;
 mod classes;
+mod joins;
 mod key;
 mod merges;
 mod trie;
@@ -11,6 +12,7 @@ mod vocab;
 pub use added::{AddedMatch, AddedSet, AddedToken, build_added};
 pub(crate) use classes::decode;
 pub use classes::{Class, ClassSet, ClassTable, HAN, NFC_UNSAFE, build_classes};
+pub use joins::{JoinTable, build_joins};
 pub(crate) use key::PieceKey;
 pub use merges::{Merge, MergeTable, PairTable, build_byte_pairs, build_merges};
 pub(crate) use trie::Trie;
@@ -37,6 +39,8 @@ pub struct Tables<'a> {
     pub pairs: PairTable<'a>,
     /// Unicode classes.
     pub classes: ClassTable<'a>,
+    /// Pairs of characters that tokens hold.
+    pub joins: JoinTable<'a>,
 }
 
 impl<'a> Tables<'a> {
@@ -48,6 +52,7 @@ impl<'a> Tables<'a> {
             merges: MergeTable::new(image.section(Section::Merges)),
             pairs: PairTable::new(image.section(Section::BytePairs)),
             classes: ClassTable::new(image.section(Section::ClassIndex), image.section(Section::ClassBlocks)),
+            joins: JoinTable::new(image.section(Section::Joins)),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The built-in corpus of the self-test: our own text, chosen to touch every rule of the known tokenizers.
 
+pub mod generate;
+
 /// All texts.
 pub fn texts() -> Vec<String> {
     let mut texts: Vec<String> = PLAIN.iter().map(|text| (*text).to_owned()).collect();
