@@ -12,6 +12,7 @@
 //! | [`pool`] | owner of a pool's state; who is in the target table, which pages changed |
 //! | [`eds`] | Envoy's endpoint file |
 //! | [`policy`] | route policies: documents to what the filter evaluates |
+//! | [`simulate`] | a trace replayed against modelled engines, to judge a policy by |
 //! | [`publish`] | pushes to each Envoy, and takes its replies |
 //! | [`metrics`] | Prometheus metrics |
 //! | [`admin`] | admin HTTP: health, readiness, state |
@@ -34,5 +35,6 @@ pub mod probe;
 pub mod publish;
 #[cfg(test)]
 mod scratch;
+pub mod simulate;
 pub mod stream;
 pub mod tokenizer;

@@ -13,6 +13,7 @@ mod model;
 mod out;
 mod render;
 mod run;
+mod simulate;
 mod tokenizer;
 mod workers;
 
@@ -50,6 +51,9 @@ enum Command {
     /// Build the prefix index of a capture.
     #[command(after_help = index::EXAMPLES)]
     Index(index::IndexArgs),
+    /// Replay a trace against modelled engines, policy beside policy.
+    #[command(after_help = simulate::EXAMPLES)]
+    Simulate(simulate::SimulateArgs),
     /// Show the workers of a running bridge.
     #[command(after_help = workers::EXAMPLES)]
     Workers(workers::WorkersArgs),
@@ -67,6 +71,7 @@ pub fn main(cli: Cli) -> Result<(), CliError> {
         Command::Tokenizer(args) => tokenizer::tokenizer(&args),
         Command::Events(args) => events::events(args),
         Command::Index(args) => index::index(&args),
+        Command::Simulate(args) => simulate::run(&args),
         Command::Workers(args) => workers::workers(&args),
     }
 }

@@ -17,6 +17,8 @@ const MAX_ENTRIES: usize = 256;
 /// What a document may refer to.
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {
+    /// Nothing is known of the pools: every name may be one.
+    pub anything: bool,
     /// Model names and aliases of every pool.
     pub models: BTreeSet<String>,
     /// Adapters of every pool.
@@ -28,7 +30,12 @@ impl Surroundings {
     pub fn of(config: &Config) -> Self {
         let models = config.pools.iter().flat_map(|pool| pool.models.iter().cloned());
         let adapters = config.pools.iter().flat_map(|pool| pool.adapters.iter().cloned());
-        Self { models: models.collect(), adapters: adapters.collect() }
+        Self { anything: false, models: models.collect(), adapters: adapters.collect() }
+    }
+
+    /// Where no pools are known, as in a simulation.
+    pub fn anything() -> Self {
+        Self { anything: true, ..Self::default() }
     }
 }
 
@@ -132,7 +139,7 @@ fn conditions(raw: &RawMatch, pointer: &str, surroundings: &Surroundings, proble
     let RawMatch { model, adapter, header, path, prompt_tokens, stream, priority } = raw;
     let mut known = |field: &str, names: &[String], all: &BTreeSet<String>, what: &str| {
         for (at, name) in names.iter().enumerate() {
-            if !all.contains(name) {
+            if !surroundings.anything && !all.contains(name) {
                 problems.error(child(&child(pointer, field), at), format!("no pool serves a {what} called `{name}`"));
             }
         }

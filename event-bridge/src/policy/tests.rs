@@ -5,7 +5,7 @@ use kv_routing::policy::document::{Mode, Overload, SessionKey};
 use super::*;
 
 fn surroundings() -> Surroundings {
-    Surroundings { models: ["qwen".into(), "llama".into()].into(), adapters: ["sql".into()].into() }
+    Surroundings { anything: false, models: ["qwen".into(), "llama".into()].into(), adapters: ["sql".into()].into() }
 }
 
 fn compiled(text: &str) -> Compiled {

@@ -1,0 +1,150 @@
+//! `event-bridge simulate`.
+
+use std::fs;
+use std::io::{self, IsTerminal, Write as _};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use kv_routing::policy::document::{Mode, Policy, RuleSet};
+use serde_json::json;
+
+use super::CliError;
+use super::out::{self, Cell};
+use crate::policy::{Surroundings, compile};
+use crate::simulate::{EngineModel, Report, Setup, parse, simulate};
+
+pub(super) const EXAMPLES: &str = "Examples:
+  event-bridge simulate --trace mooncake.jsonl --policy old.json --policy new.json
+  event-bridge simulate --trace mooncake.jsonl --modes --engines 8 --json";
+
+#[derive(Debug, Args)]
+pub(super) struct SimulateArgs {
+    /// Trace in the Mooncake format, JSON lines.
+    #[arg(long, value_name = "FILE")]
+    trace: PathBuf,
+    /// Policy document; may be given several times, each is a column. Its rules see no headers, and no model but the default.
+    #[arg(long, value_name = "FILE")]
+    policy: Vec<PathBuf>,
+    /// Also every mode that needs nothing of the caller, with default settings.
+    #[arg(long)]
+    modes: bool,
+    /// Number of engines.
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    engines: u16,
+    /// Prompt tokens an engine computes per second.
+    #[arg(long, value_name = "N", default_value_t = 8000.0)]
+    prefill_tokens_per_second: f64,
+    /// Milliseconds per answer token.
+    #[arg(long, value_name = "MS", default_value_t = 20.0)]
+    decode_ms_per_token: f64,
+    /// Requests an engine has in prefill and decode together.
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
+    max_requests: u32,
+    /// Tokens an engine's cache holds.
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    cache_tokens: u64,
+    /// How much faster than recorded requests arrive.
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    speedup: f64,
+    /// Seed of every random choice; equal seeds give equal results.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &SimulateArgs) -> Result<(), CliError> {
+    for (name, value) in [
+        ("--prefill-tokens-per-second", args.prefill_tokens_per_second),
+        ("--decode-ms-per-token", args.decode_ms_per_token),
+        ("--speedup", args.speedup),
+    ] {
+        if !value.is_finite() || value <= 0.0 {
+            return Err(CliError::Usage(format!("{name} is {value}, must be above 0")));
+        }
+    }
+    let rule_sets = rule_sets(args)?;
+    let arrivals = parse(&read(&args.trace)?, args.speedup)
+        .map_err(|error| CliError::Input(format!("{}: {error}", args.trace.display())))?;
+    let model = EngineModel {
+        prefill_tokens_per_second: args.prefill_tokens_per_second,
+        decode_ms_per_token: args.decode_ms_per_token,
+        max_requests: args.max_requests,
+        cache_tokens: args.cache_tokens,
+    };
+    let setup = Setup { engines: args.engines, model, seed: args.seed };
+    let reports: Vec<(String, Report)> = rule_sets
+        .into_iter()
+        .map(|(name, rules)| {
+            let report = simulate(&arrivals, &rules, &setup, |done| progress(&name, done, arrivals.len()));
+            (name, report)
+        })
+        .collect();
+    if args.json {
+        let reports: Vec<_> = reports.iter().map(|(name, report)| json!({"policy": name, "report": report})).collect();
+        return out::print(&format!("{:#}\n", json!({"requests": arrivals.len(), "policies": reports})));
+    }
+    out::print(&out::table(&rows(&reports), out::colour()))
+}
+
+fn rule_sets(args: &SimulateArgs) -> Result<Vec<(String, RuleSet)>, CliError> {
+    let mut sets = Vec::new();
+    for path in &args.policy {
+        // A trace names no models: conditions on them cannot be checked, and do not match.
+        let compiled = compile(read(path)?.as_bytes(), &Surroundings::anything())
+            .map_err(|refused| CliError::Input(format!("{}: {refused}", path.display())))?;
+        sets.push((path.display().to_string(), compiled.rules));
+    }
+    if args.modes || sets.is_empty() {
+        let prefix_hash = Mode::PrefixHash { tokens: 2048, load_bound_percent: 125 };
+        let modes =
+            [Mode::Kv, Mode::LeastLoaded, Mode::PowerOfTwo, Mode::RoundRobin, Mode::Random, prefix_hash, Mode::Pass];
+        sets.extend(modes.map(|mode| {
+            let name = mode.as_str().to_owned();
+            let policies = vec![Policy { mode, ..Policy::named(&name) }];
+            (name, RuleSet { rules: Vec::new(), policies, default_policy: 0 })
+        }));
+    }
+    Ok(sets)
+}
+
+fn read(path: &Path) -> Result<String, CliError> {
+    fs::read_to_string(path).map_err(|error| CliError::Input(format!("{}: {error}", path.display())))
+}
+
+/// A line on the terminal that overwrites itself; nothing elsewhere.
+fn progress(name: &str, done: usize, all: usize) {
+    let step = (all / 100).max(1);
+    if !done.is_multiple_of(step) && done != all || !io::stderr().is_terminal() {
+        return;
+    }
+    let filled = done * 30 / all.max(1);
+    let end = if done == all { "\r\u{1b}[K" } else { "" };
+    let mut stderr = io::stderr().lock();
+    // A terminal that cannot be written to is no reason to stop.
+    let _ = write!(stderr, "\r{name} [{:30}] {done}/{all}{end}", "#".repeat(filled));
+    let _ = stderr.flush();
+}
+
+fn rows(reports: &[(String, Report)]) -> Vec<Vec<Cell>> {
+    let head = ["POLICY", "HIT RATE", "TTFT MEAN", "P50", "P90", "P99", "LONGEST QUEUE", "LOAD VARIATION", "REFUSED"];
+    let mut rows = vec![head.map(Cell::from).to_vec()];
+    rows.extend(reports.iter().map(|(name, report)| {
+        let ms = |value: f64| format!("{value:.0} ms");
+        [
+            name.clone(),
+            format!("{:.1} %", report.hit_rate * 100.0),
+            ms(report.ttft_ms.mean),
+            ms(report.ttft_ms.p50),
+            ms(report.ttft_ms.p90),
+            ms(report.ttft_ms.p99),
+            report.longest_queue.to_string(),
+            format!("{:.2}", report.load_variation),
+            report.refused.to_string(),
+        ]
+        .map(Cell::from)
+        .to_vec()
+    }));
+    rows
+}

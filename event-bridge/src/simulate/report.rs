@@ -1,0 +1,73 @@
+//! What came out of a simulation.
+
+use serde::Serialize;
+
+use super::engine::Engine;
+use super::trace::Arrival;
+
+/// Figures of one simulation.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Report {
+    /// Requests that were served.
+    pub served: u64,
+    /// Requests that the policy refused.
+    pub refused: u64,
+    /// Share of prompt tokens that engines did not have to compute.
+    pub hit_rate: f64,
+    /// Time to first token, in milliseconds.
+    pub ttft_ms: Spread,
+    /// Longest queue of any engine.
+    pub longest_queue: usize,
+    /// Standard deviation of requests per engine, over their mean.
+    pub load_variation: f64,
+    #[serde(skip)]
+    waits_us: Vec<u64>,
+}
+
+/// Distribution of a figure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Spread {
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: f64,
+    /// 90th percentile.
+    pub p90: f64,
+    /// 99th percentile.
+    pub p99: f64,
+}
+
+impl Report {
+    pub(super) fn first_token(&mut self, after_us: u64) {
+        self.waits_us.push(after_us);
+    }
+
+    pub(super) fn finish(&mut self, arrivals: &[Arrival], engines: &[Engine]) {
+        self.served = self.waits_us.len() as u64;
+        let prompt: u64 = arrivals.iter().map(|arrival| u64::from(arrival.prompt_tokens)).sum();
+        let cached: u64 = engines.iter().map(|engine| engine.cached_tokens).sum();
+        self.hit_rate = cached as f64 / prompt.max(1) as f64;
+        self.longest_queue = engines.iter().map(|engine| engine.longest_queue).max().unwrap_or(0);
+        self.load_variation = variation(engines.iter().map(|engine| engine.requests as f64));
+        self.waits_us.sort_unstable();
+        self.ttft_ms = Spread::of(&self.waits_us);
+    }
+}
+
+impl Spread {
+    /// Of ascending microseconds, in milliseconds.
+    fn of(sorted_us: &[u64]) -> Self {
+        let milliseconds = |us: u64| us as f64 / 1000.0;
+        let last = sorted_us.len().saturating_sub(1);
+        let at = |share: f64| sorted_us.get((last as f64 * share).round() as usize).copied().map_or(0.0, milliseconds);
+        let sum: u64 = sorted_us.iter().sum();
+        Self { mean: milliseconds(sum) / sorted_us.len().max(1) as f64, p50: at(0.5), p90: at(0.9), p99: at(0.99) }
+    }
+}
+
+fn variation(values: impl Iterator<Item = f64> + Clone) -> f64 {
+    let count = values.clone().count().max(1) as f64;
+    let mean = values.clone().sum::<f64>() / count;
+    let variance = values.map(|value| (value - mean).powi(2)).sum::<f64>() / count;
+    if mean > 0.0 { variance.sqrt() / mean } else { 0.0 }
+}

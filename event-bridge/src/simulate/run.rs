@@ -1,0 +1,220 @@
+//! Arrivals and engine events in order of time.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use kv_routing::block::BlockSize;
+use kv_routing::index::{Overlap, Overlaps};
+use kv_routing::policy::document::{Facts, RuleSet, Selection};
+use kv_routing::policy::{
+    BookingId, BookingRequest, Bookings, Checkpoints, Hints, Ledger, Outcome, PREFIX_TOKENS, Peaks, Phase, Rng,
+    Situation, SplitMix64, TargetLoad, prefix_key, route,
+};
+use kv_routing::target::{Slot, TargetId};
+use kv_routing::wire::{Health, Role, SourceState, TargetEntry, UnixMillis};
+
+use super::engine::{Engine, EngineModel, Step};
+use super::report::Report;
+use super::trace::{Arrival, BLOCK_TOKENS};
+
+/// A model of a pool.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    /// Number of engines.
+    pub engines: u16,
+    /// What each can do.
+    pub model: EngineModel,
+    /// Seed of every random choice.
+    pub seed: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum What {
+    FirstToken,
+    Done,
+}
+
+/// An event at an engine: time, order of making, kind, engine, request.
+type Event = Reverse<(u64, u64, What, usize, usize)>;
+
+struct Simulation<'a> {
+    arrivals: &'a [Arrival],
+    rules: &'a RuleSet,
+    engines: Vec<Engine>,
+    targets: Vec<TargetEntry>,
+    ledger: Ledger,
+    bookings: Vec<Option<BookingId>>,
+    peaks: Peaks,
+    rng: SplitMix64,
+    events: BinaryHeap<Event>,
+    made: u64,
+    turn: u32,
+    block_size: BlockSize,
+    report: Report,
+}
+
+/// Replays `arrivals` under the policies of `rules`. `progress` is told the number of requests routed so far.
+pub fn simulate(arrivals: &[Arrival], rules: &RuleSet, setup: &Setup, progress: impl Fn(usize)) -> Report {
+    let Some(block_size) = BlockSize::new(BLOCK_TOKENS) else { return Report::default() };
+    let mut simulation = Simulation {
+        arrivals,
+        rules,
+        engines: (0..setup.engines).map(|_| Engine::new(setup.model)).collect(),
+        targets: (0..setup.engines).map(|slot| target(slot, &setup.model)).collect(),
+        ledger: Ledger::default(),
+        bookings: vec![None; arrivals.len()],
+        peaks: Peaks::default(),
+        rng: SplitMix64::new(setup.seed),
+        events: BinaryHeap::new(),
+        made: 0,
+        turn: 0,
+        block_size,
+        report: Report::default(),
+    };
+    for (request, arrival) in arrivals.iter().enumerate() {
+        simulation.run_until(arrival.at_us);
+        simulation.arrive(request, arrival);
+        progress(request + 1);
+    }
+    simulation.run_until(u64::MAX);
+    simulation.report.finish(arrivals, &simulation.engines);
+    simulation.report
+}
+
+fn target(slot: u16, model: &EngineModel) -> TargetEntry {
+    let endpoint = format!("engine-{slot}");
+    TargetEntry {
+        slot: Slot(slot),
+        id: TargetId::of(&endpoint, None),
+        endpoint,
+        rank: None,
+        role: Role::Both,
+        health: Health::Healthy,
+        source: SourceState::Exact,
+        source_since: UnixMillis(0),
+        capacity_blocks: model.cache_tokens / u64::from(BLOCK_TOKENS),
+        max_batched_tokens: 0,
+        running: 0,
+        waiting: 0,
+        kv_usage: 0.0,
+        labels: Vec::new(),
+    }
+}
+
+impl Simulation<'_> {
+    fn run_until(&mut self, until: u64) {
+        while let Some(Reverse((at, ..))) = self.events.peek()
+            && *at <= until
+            && let Some(Reverse((at, _, what, engine, request))) = self.events.pop()
+        {
+            let (Some(arrival), Some(on)) = (self.arrivals.get(request), self.engines.get_mut(engine)) else {
+                continue;
+            };
+            let booking = self.bookings.get(request).copied().flatten();
+            match what {
+                What::FirstToken => {
+                    self.report.first_token(at - arrival.at_us);
+                    booking.into_iter().for_each(|booking| self.ledger.release_prefill(booking));
+                }
+                What::Done => {
+                    on.finish(&arrival.chain);
+                    booking.into_iter().for_each(|booking| self.ledger.end(booking, false));
+                    self.admit(engine, at);
+                }
+            }
+        }
+    }
+
+    fn admit(&mut self, engine: usize, now: u64) {
+        let Some(on) = self.engines.get_mut(engine) else { return };
+        for (at, step) in on.admit(now, self.arrivals) {
+            let (what, request) = match step {
+                Step::FirstToken(request) => (What::FirstToken, request),
+                Step::Done(request) => (What::Done, request),
+            };
+            self.made += 1;
+            self.events.push(Reverse((at, self.made, what, engine, request)));
+        }
+    }
+
+    fn arrive(&mut self, request: usize, arrival: &Arrival) {
+        for (target, engine) in self.targets.iter_mut().zip(&self.engines) {
+            target.running = engine.active();
+            target.waiting = u32::try_from(engine.waiting()).unwrap_or(u32::MAX);
+        }
+        let checkpoints = Checkpoints::of(&arrival.chain);
+        let chosen = match self.choose(arrival, &checkpoints) {
+            Outcome::Chosen(choice) => Some((choice.target as usize, choice.prefill_tokens)),
+            Outcome::Refused(_) => {
+                self.report.refused += 1;
+                None
+            }
+            Outcome::Pass(_) => self.envoys_choice().map(|engine| (engine, arrival.prompt_tokens.into())),
+        };
+        let Some((engine, prefill_tokens)) = chosen else { return };
+        if let Some(target) = self.targets.get(engine) {
+            let blocks = arrival.prompt_tokens.div_ceil(BLOCK_TOKENS);
+            let booked = self.ledger.book(BookingRequest { target: target.id, blocks, prefill_tokens, checkpoints });
+            if let Some(booking) = self.bookings.get_mut(request) {
+                *booking = Some(booked);
+            }
+        }
+        if let Some(on) = self.engines.get_mut(engine) {
+            on.enqueue(request);
+        }
+        self.admit(engine, arrival.at_us);
+    }
+
+    fn choose(&mut self, arrival: &Arrival, checkpoints: &Checkpoints) -> Outcome {
+        let now = UnixMillis(arrival.at_us / 1000);
+        let overlaps = self.overlaps(arrival);
+        // Everything in flight is this router's own: what engines report adds nothing.
+        let quiet: Vec<TargetEntry> =
+            self.targets.iter().map(|target| TargetEntry { running: 0, waiting: 0, ..target.clone() }).collect();
+        let loads = TargetLoad::of_all(&quiet, &self.ledger, &Bookings::default(), &mut self.peaks, checkpoints, now);
+        let facts = Facts {
+            model: "",
+            adapter: None,
+            path: "/v1/chat/completions",
+            stream: true,
+            priority: 0,
+            prompt_tokens: Some(arrival.prompt_tokens),
+            header: &|_| None,
+        };
+        let Selection::Chosen(policy, _) = self.rules.select(&facts) else {
+            return Outcome::Pass(kv_routing::policy::PassReason::Mode);
+        };
+        let situation = Situation {
+            targets: &self.targets,
+            loads: &loads,
+            phase: Phase::Whole,
+            prompt_tokens: arrival.prompt_tokens,
+            block_size: self.block_size,
+            overlaps: &overlaps,
+            predicted: &Overlaps::default(),
+            prefix: prefix_key(&arrival.chain, self.block_size, b"", PREFIX_TOKENS),
+            has_chain: !arrival.chain.is_empty(),
+            silence: None,
+            stale_decay_ms: 0,
+            now,
+        };
+        self.turn = self.turn.wrapping_add(1);
+        let hints = Hints { turn: self.turn, ..Hints::default() };
+        route(&situation, policy, &hints, &mut self.rng)
+    }
+
+    fn overlaps(&self, arrival: &Arrival) -> Overlaps {
+        let held = self.targets.iter().zip(&self.engines).map(|(target, engine)| {
+            (target.slot, Overlap { device: engine.overlap(&arrival.chain), host: 0, disk: 0 })
+        });
+        Overlaps(held.filter(|(_, overlap)| overlap.total() > 0).collect())
+    }
+
+    /// Envoy's least-request balancing: the less loaded of two at random.
+    fn envoys_choice(&mut self) -> Option<usize> {
+        let mut draw = || usize::try_from(self.rng.next_u64() % self.engines.len().max(1) as u64).ok();
+        let (one, other) = (draw()?, draw()?);
+        let load = |at: usize| self.engines.get(at).map(|engine| engine.waiting() + engine.active() as usize);
+        Some(if load(other) < load(one) { other } else { one })
+    }
+}

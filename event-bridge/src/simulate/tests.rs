@@ -1,0 +1,90 @@
+//! The model against what can be worked out by hand, and policies against each other on a real trace.
+
+use kv_routing::policy::document::{Mode, Policy, RuleSet};
+
+use super::*;
+
+fn rules(mode: Mode) -> RuleSet {
+    RuleSet { rules: vec![], policies: vec![Policy { mode, ..Policy::named("p") }], default_policy: 0 }
+}
+
+fn setup(engines: u16) -> Setup {
+    let model = EngineModel {
+        prefill_tokens_per_second: 10_240.0,
+        decode_ms_per_token: 10.0,
+        max_requests: 2,
+        cache_tokens: 512 * 100,
+    };
+    Setup { engines, model, seed: 1 }
+}
+
+fn lines(requests: &[(u64, u32, &[u64])]) -> String {
+    let line = |(timestamp, output, ids): &(u64, u32, &[u64])| {
+        let tokens = ids.len() * 512;
+        serde_json::json!({"timestamp": timestamp, "input_length": tokens, "output_length": output, "hash_ids": ids})
+            .to_string()
+    };
+    requests.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn run(text: &str, mode: Mode, setup: &Setup) -> Report {
+    simulate(&parse(text, 1.0).unwrap(), &rules(mode), setup, |_| {})
+}
+
+#[test]
+fn one_engine_by_hand() {
+    // 10 blocks take 500 ms. The second request repeats the first: one token is left, 0.1 ms.
+    let ids: Vec<u64> = (0..10).collect();
+    let report = run(&lines(&[(0, 1, &ids), (1000, 1, &ids)]), Mode::Kv, &setup(1));
+    assert_eq!((report.served, report.refused), (2, 0));
+    assert!((report.ttft_ms.mean - 250.05).abs() < 0.1, "{report:?}");
+    assert!((report.hit_rate - 5119.0 / 10_240.0).abs() < 1e-6, "{report:?}");
+
+    // Prefills follow one another, and a third request waits for one of two places: the first is free after 500 + 90 ms.
+    let (a, b, c) = ([1_u64; 1], [2_u64; 1], [3_u64; 1]);
+    let report = run(&lines(&[(0, 10, &a), (0, 10, &b), (0, 1, &c)]), Mode::Kv, &setup(1));
+    assert_eq!(report.longest_queue, 1);
+    // First tokens at 50, 100, and, after the first request's end at 140, at 190 ms.
+    assert!((report.ttft_ms.mean - (50.0 + 100.0 + 190.0) / 3.0).abs() < 0.1, "{report:?}");
+}
+
+#[test]
+fn the_cache_is_bounded_and_evicts_what_was_used_longest_ago() {
+    let mut small = setup(1);
+    small.model.cache_tokens = 512 * 2;
+    let (a, b, c): (&[u64], &[u64], &[u64]) = (&[1], &[2], &[3]);
+    let kept = lines(&[(0, 1, a), (1000, 1, b), (2000, 1, a)]);
+    assert!(run(&kept, Mode::Kv, &small).hit_rate > 0.3);
+    let evicted = lines(&[(0, 1, a), (1000, 1, b), (2000, 1, c), (3000, 1, a)]);
+    assert_eq!(run(&evicted, Mode::Kv, &small).hit_rate, 0.0);
+}
+
+#[test]
+fn bad_lines_are_named() {
+    assert_eq!(parse("{}", 1.0).unwrap_err().line, 1);
+    let short = r#"{"timestamp":0,"input_length":1000,"output_length":1,"hash_ids":[1]}"#;
+    assert!(parse(short, 1.0).unwrap_err().to_string().contains("need 2 hash ids, there are 1"));
+    let backwards = lines(&[(5, 1, &[1]), (4, 1, &[1])]);
+    assert_eq!(parse(&backwards, 1.0).unwrap_err().line, 2);
+}
+
+#[test]
+fn equal_seeds_give_equal_reports_and_kv_beats_the_others_on_a_real_trace() {
+    let text = include_str!("../../../tests/data/mooncake-conversation.jsonl");
+    let head: Vec<&str> = text.lines().take(1500).collect();
+    let arrivals = parse(&head.join("\n"), 1.0).unwrap();
+    let model = EngineModel {
+        prefill_tokens_per_second: 8_000.0,
+        decode_ms_per_token: 20.0,
+        max_requests: 64,
+        cache_tokens: 1_000_000,
+    };
+    let setup = Setup { engines: 8, model, seed: 7 };
+    let report = |mode| simulate(&arrivals, &rules(mode), &setup, |_| {});
+    let kv = report(Mode::Kv);
+    assert_eq!(kv, report(Mode::Kv));
+    for other in [Mode::LeastLoaded, Mode::RoundRobin] {
+        let other = report(other);
+        assert!(kv.ttft_ms.mean < other.ttft_ms.mean && kv.hit_rate > other.hit_rate, "{kv:?} {other:?}");
+    }
+}
