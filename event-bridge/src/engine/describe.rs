@@ -23,6 +23,7 @@ fn stored(event: &Stored<'_>) -> Value {
         parent,
         tokens: ids,
         block_size,
+        may_be_partial: _,
         lora_id,
         lora_name,
         medium,

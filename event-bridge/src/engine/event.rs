@@ -43,6 +43,8 @@ pub struct Stored<'a> {
     pub tokens: Tokens,
     /// Tokens per block; 0 in placeholders, `None` when the layout does not carry it.
     pub block_size: Option<u32>,
+    /// The only block may have fewer tokens than the engine's blocks have (TensorRT-LLM), so its size proves nothing.
+    pub may_be_partial: bool,
     /// Deprecated number of the adapter.
     pub lora_id: Option<i64>,
     /// LoRA adapter.

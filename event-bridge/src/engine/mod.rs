@@ -14,6 +14,7 @@ mod relay;
 mod removed;
 mod stored;
 mod tagged;
+mod trtllm;
 
 pub use batch::{BatchError, BatchInfo, EventFault, decode_batch};
 pub use describe::describe;
@@ -22,3 +23,4 @@ pub use frames::{FrameError, Live, Replay, live, replay, replay_request};
 pub use load::{LoadStat, decode_load};
 pub use medium::Medium;
 pub use relay::{RelayData, RelayError, RelayEvent, RelayMessage, decode_relay};
+pub use trtllm::{Polled, PolledError, decode_polled, decode_polled_event, polled_head, split_polled};

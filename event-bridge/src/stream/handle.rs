@@ -1,26 +1,35 @@
-//! Interface of a running stream.
+//! A running stream.
+
+use std::sync::Arc;
 
 use kv_routing::target::Slot;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 
-use super::{ReplayId, StreamEvent, StreamSpec};
+use super::backlog::Backlog;
+use super::replay::Request;
+use super::{ReplayId, StreamEvent, StreamSpec, live, replay};
 
 /// A running stream; dropping it ends its tasks and closes its sockets.
 #[derive(Debug)]
 pub struct StreamHandle {
     slot: Slot,
+    backlog: Arc<Backlog>,
+    requests: watch::Sender<Option<Request>>,
+    /// Aborted when dropped.
+    _tasks: JoinSet<()>,
 }
 
 /// Counters of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamStats {
-    /// Batches received and not yet handed over.
+    /// Batches and other reports received and not yet handed over.
     pub backlog_messages: u64,
     /// Their bytes.
     pub backlog_bytes: u64,
-    /// Batches dropped because the backlog was full.
+    /// Live messages dropped because the backlog was full.
     pub dropped: u64,
-    /// Live batches received.
+    /// Live messages received.
     pub received: u64,
     /// Connections made.
     pub connects: u64,
@@ -31,8 +40,21 @@ pub struct StreamStats {
 /// Starts a stream. It connects and reconnects by itself and reports everything through `tx`, tagged with `slot`.
 /// A full `tx` delays the reports, never the socket.
 pub fn spawn(slot: Slot, spec: StreamSpec, tx: mpsc::Sender<(Slot, StreamEvent)>) -> StreamHandle {
-    let _ = (spec, tx);
-    StreamHandle { slot }
+    let backlog = Arc::new(Backlog::new(spec.limits));
+    let spec = Arc::new(spec);
+    let (requests, asked) = watch::channel(None);
+    let mut tasks = JoinSet::new();
+    tasks.spawn(live::run(spec.clone(), backlog.clone()));
+    tasks.spawn(replay::run(spec, backlog.clone(), asked));
+    tasks.spawn(hand_over(slot, backlog.clone(), tx));
+    StreamHandle { slot, backlog, requests, _tasks: tasks }
+}
+
+/// Moves reports from the backlog to ingest, at ingest's pace.
+async fn hand_over(slot: Slot, backlog: Arc<Backlog>, tx: mpsc::Sender<(Slot, StreamEvent)>) {
+    while let Ok(permit) = tx.reserve().await {
+        permit.send((slot, backlog.next().await));
+    }
 }
 
 impl StreamHandle {
@@ -43,11 +65,11 @@ impl StreamHandle {
 
     /// Asks the engine for every batch it still has from `from` on. A request still running is abandoned.
     pub fn replay(&self, id: ReplayId, from: u64) {
-        let _ = (id, from);
+        self.requests.send_replace(Some(Request { id, from }));
     }
 
     /// Counters.
     pub fn stats(&self) -> StreamStats {
-        StreamStats::default()
+        self.backlog.stats()
     }
 }

@@ -43,6 +43,10 @@ pub struct StreamLimits {
     pub connect_timeout: Duration,
     /// Longest pause between attempts to connect; the first is a twentieth of it.
     pub reconnect_max: Duration,
+    /// Silence after which an engine that understands pings is asked whether it is still there.
+    pub ping_after: Duration,
+    /// Silence after a ping at which the connection is given up.
+    pub ping_patience: Duration,
     /// A replay without its end marker ends after this much silence.
     pub replay_silence: Duration,
 }
@@ -55,6 +59,8 @@ impl Default for StreamLimits {
             frame_bytes: 64 << 20,
             connect_timeout: Duration::from_secs(5),
             reconnect_max: Duration::from_secs(2),
+            ping_after: Duration::from_secs(5),
+            ping_patience: Duration::from_secs(5),
             replay_silence: Duration::from_secs(2),
         }
     }

@@ -1,0 +1,130 @@
+//! The event socket: connect, subscribe, drain, and again.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use thiserror::Error;
+use tokio::time::{sleep, timeout};
+use tracing::{debug, info, warn};
+
+use super::backlog::Backlog;
+use super::endpoint::{Endpoint, EndpointError};
+use super::transport::{Listener, Transport, connect};
+use super::zmtp::{Connection, ConnectionError, Heartbeat, Role};
+use super::{StreamEvent, StreamSpec};
+use crate::engine;
+
+/// Why there is no event socket.
+#[derive(Debug, Error)]
+enum LiveError {
+    #[error("{0}")]
+    Endpoint(#[from] EndpointError),
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+    #[error("{0}")]
+    Connection(#[from] ConnectionError),
+    #[error("no connection within {0:?}")]
+    Timeout(Duration),
+}
+
+/// Keeps the stream connected for ever.
+pub(super) async fn run(spec: Arc<StreamSpec>, backlog: Arc<Backlog>) {
+    let shortest = spec.limits.reconnect_max / 20;
+    let mut pause = shortest;
+    loop {
+        let before = Instant::now();
+        let result = if spec.bind { bound(&spec, &backlog).await } else { connected(&spec, &backlog).await };
+        if let Err(error) = result {
+            // The first failure of a row is worth a line; an engine that is down for hours is not.
+            if pause == shortest {
+                warn!(endpoint = spec.endpoint, %error, "no event stream; trying again");
+            } else {
+                debug!(endpoint = spec.endpoint, %error, "no event stream; trying again");
+            }
+            backlog.count(|stats| stats.connect_failures += 1);
+        } else if before.elapsed() > spec.limits.reconnect_max {
+            pause = shortest;
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(spec.limits.reconnect_max);
+    }
+}
+
+/// One connection from its beginning to its end. An error means that it never began.
+async fn connected(spec: &StreamSpec, backlog: &Backlog) -> Result<(), LiveError> {
+    let endpoint = Endpoint::to_connect(&spec.endpoint)?;
+    let limit = spec.limits.connect_timeout;
+    let begin = async { subscribe(connect(&endpoint).await?, spec).await };
+    let connection = timeout(limit, begin).await.map_err(|_| LiveError::Timeout(limit))??;
+    drain(connection, spec, backlog).await;
+    Ok(())
+}
+
+/// Waits for engines that connect to us. A new one takes the place of the former, which is the same engine started anew.
+async fn bound(spec: &StreamSpec, backlog: &Backlog) -> Result<(), LiveError> {
+    let listener = Listener::bind(&spec.endpoint.parse()?).await?;
+    info!(endpoint = spec.endpoint, "waiting for an engine to connect");
+    let mut peer = listener.accept().await?;
+    loop {
+        let limit = spec.limits.connect_timeout;
+        let serve = async {
+            match timeout(limit, subscribe(peer, spec)).await {
+                Ok(Ok(connection)) => drain(connection, spec, backlog).await,
+                Ok(Err(error)) => warn!(endpoint = spec.endpoint, %error, "a peer connected and failed"),
+                Err(_) => warn!(endpoint = spec.endpoint, "a peer connected and said nothing"),
+            }
+        };
+        let mut ended = false;
+        peer = tokio::select! {
+            next = listener.accept() => next?,
+            () = serve => {
+                ended = true;
+                listener.accept().await?
+            }
+        };
+        if !ended {
+            disconnected(spec, backlog, "another engine connected");
+        }
+    }
+}
+
+async fn subscribe(
+    transport: Box<dyn Transport>,
+    spec: &StreamSpec,
+) -> Result<Connection<Box<dyn Transport>>, ConnectionError> {
+    let mut connection = Connection::open(transport, Role::Subscriber, spec.limits.frame_bytes).await?;
+    connection.subscribe(&spec.topic).await?;
+    Ok(connection)
+}
+
+/// Takes everything off a connection until it ends.
+async fn drain(mut connection: Connection<Box<dyn Transport>>, spec: &StreamSpec, backlog: &Backlog) {
+    info!(endpoint = spec.endpoint, "event stream connected");
+    backlog.count(|stats| stats.connects += 1);
+    backlog.push(StreamEvent::Connected);
+    let heartbeat = Heartbeat { after: spec.limits.ping_after, patience: spec.limits.ping_patience };
+    let error = loop {
+        match connection.receive(Some(heartbeat)).await {
+            Ok(frames) => take(frames, backlog),
+            Err(error) => break error,
+        }
+    };
+    disconnected(spec, backlog, &error.to_string());
+}
+
+fn disconnected(spec: &StreamSpec, backlog: &Backlog, reason: &str) {
+    warn!(endpoint = spec.endpoint, reason, "event stream lost");
+    backlog.push(StreamEvent::Disconnected { reason: reason.to_owned() });
+}
+
+fn take(mut frames: Vec<Bytes>, backlog: &Backlog) {
+    let received = Instant::now();
+    match engine::live(&frames).map(|message| message.seq) {
+        Ok(seq) => {
+            let payload = frames.pop().unwrap_or_default();
+            backlog.push_live(StreamEvent::Live { seq, payload, received });
+        }
+        Err(error) => backlog.push_live(StreamEvent::Undecodable { reason: error.to_string() }),
+    }
+}
