@@ -15,5 +15,6 @@ mod harness;
 mod headers;
 mod large;
 mod membership;
+mod real_frames;
 mod replay;
 mod routing;

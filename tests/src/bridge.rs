@@ -24,8 +24,8 @@ const START_LIMIT: Duration = Duration::from_secs(60);
 pub struct Worker {
     /// `ip:port`.
     pub address: String,
-    /// PUB and replay endpoint of its KV events; `None`: it has none.
-    pub events: Option<(String, String)>,
+    /// PUB endpoint of its KV events, and replay endpoint if it has one; `None`: it publishes none.
+    pub events: Option<(String, Option<String>)>,
 }
 
 /// A running bridge.
@@ -34,6 +34,13 @@ pub struct Bridge {
     process: Process,
     admin: String,
     client: Client,
+}
+
+fn is_usable(worker: &Value) -> bool {
+    let mut targets = worker["targets"].as_array().expect("list of targets").iter();
+    let followed =
+        |target: &Value| target["events"].is_null() || !["none", "stale"].iter().any(|state| target["state"] == *state);
+    worker["health"] == "healthy" && worker["in_target_table"] == true && targets.all(followed)
 }
 
 impl Worker {
@@ -136,11 +143,16 @@ impl Bridge {
         self.client.get(&format!("{}{path}", self.admin)).await.expect("bridge").expect_ok().json()
     }
 
-    /// How many workers its probes find healthy.
-    pub async fn healthy_workers(&self) -> usize {
-        let workers = self.get("/workers").await;
-        let workers = workers["workers"].as_array().expect("list of workers");
-        workers.iter().filter(|worker| worker["health"] == "healthy").count()
+    /// Whether exactly `workers` workers are healthy and may be chosen, those with events are followed, the tokenizer is
+    /// loaded if there is one, and Envoy holds the table that says all this.
+    pub async fn has_settled(&self, workers: usize) -> bool {
+        let (pools, envoys) = (self.get("/workers").await, self.get("/envoys").await);
+        let pool = &pools["pools"][0];
+        let listed = pool["workers"].as_array().expect("list of workers");
+        listed.len() == workers
+            && listed.iter().all(is_usable)
+            && pool["tokenizer"]["status"] != "loading"
+            && pool["table_version"] == envoys["envoys"][0]["tables"][0]
     }
 
     /// Sum of all series of a metric whose line contains `part`.

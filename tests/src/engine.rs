@@ -58,8 +58,8 @@ impl Engine {
     /// How the workers file names it.
     pub fn worker(&self) -> Worker {
         let endpoint = self.engine.events_endpoint().expect("events are on");
-        let replay = self.engine.replay_endpoint().expect("replay is on");
-        Worker { address: self.address(), events: Some((endpoint.to_owned(), replay.to_owned())) }
+        let replay = self.engine.replay_endpoint().map(str::to_owned);
+        Worker { address: self.address(), events: Some((endpoint.to_owned(), replay)) }
     }
 
     /// Generation requests it has answered.

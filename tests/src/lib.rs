@@ -6,6 +6,7 @@
 //! | [`stack`] | everything together, as most tests want it |
 //! | [`envoy`], [`bridge`], [`engine`] | one process each |
 //! | [`recorder`] | an engine that only writes down what reaches it |
+//! | [`player`] | recorded event frames on a real socket |
 //! | [`client`] | HTTP client with timing, trailers and raw header bytes |
 //! | [`prompt`] | prompts of a wanted length, conversations |
 //! | [`traffic`] | steady requests in the background |
@@ -28,6 +29,7 @@ pub mod decision;
 pub mod engine;
 pub mod envoy;
 pub mod paths;
+pub mod player;
 pub mod ports;
 pub mod process;
 pub mod prompt;

@@ -81,7 +81,7 @@ impl Stack {
     pub async fn settle(&mut self, workers: usize) {
         self.bridge.ready().await;
         wait::until(&format!("{workers} healthy workers"), SETTLE_LIMIT, || async {
-            (self.bridge.healthy_workers().await == workers).then_some(())
+            self.bridge.has_settled(workers).await.then_some(())
         })
         .await;
         wait::until(&format!("{workers} endpoints in Envoy"), SETTLE_LIMIT, || async {

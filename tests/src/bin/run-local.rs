@@ -113,7 +113,7 @@ fn real(addresses: &str) -> Result<Workers> {
     let (events, replay) = (port("EVENTS_PORT", 5557)?, port("REPLAY_PORT", 5657)?);
     let worker = |address: &str| {
         let (ip, _) = address.rsplit_once(':').with_context(|| format!("{address} is not ip:port"))?;
-        let endpoints = (format!("tcp://{ip}:{events}"), format!("tcp://{ip}:{replay}"));
+        let endpoints = (format!("tcp://{ip}:{events}"), Some(format!("tcp://{ip}:{replay}")));
         Ok(Worker { address: address.to_owned(), events: Some(endpoints) })
     };
     let list = addresses.split([' ', ',']).filter(|address| !address.is_empty()).map(worker);
