@@ -69,7 +69,7 @@ async fn an_unknown_model_is_left_to_envoy() {
     let worker = Worker { address: recorder.address.to_string(), events: None };
     let mut stack = Stack::start(&[worker], Options::default()).await;
     stack.chat(&prompt::question("another", 1, 100)).await.expect_ok();
-    assert!(stack.next_line().await.decision.is_none());
+    assert_eq!(stack.next_line().await.unrouted.as_deref(), Some("unknown_model"));
     assert_eq!(stack.envoy.stat("kv_router.unrouted.unknown_model").await, 1);
 }
 

@@ -113,26 +113,26 @@ async fn a_request_with_trailers_is_routed() {
     stack.client.send(request).await.unwrap().expect_ok();
     assert_eq!(recorder.only().body, document);
     stack.next_decision().await;
-    assert_eq!(stack.envoy.stat("http.ingress.downstream_rq_2xx").await, 1);
 }
 
-/// What is no JSON, no object, or has no prompt is the engine's business: it passes, unchanged.
+/// What is no JSON, no object, or has no prompt is the engine's business: it passes, unchanged, and the log says why.
 #[tokio::test]
 async fn bodies_that_cannot_be_read_pass_unchanged() {
     let (mut stack, recorder) = recorded(Options::default()).await;
-    let bodies: [&[u8]; 6] = [
-        b"",
-        b"{",
-        b"[1,2,3]",
-        b"{\"model\":\"mock\"}",
-        b"\xff\xfe\x00not json",
-        b"{\"model\":\"unknown\",\"prompt\":\"x\"}",
+    let bodies: [(&[u8], &str); 6] = [
+        (b"", "no_body"),
+        (b"{", "bad_body"),
+        (b"[1,2,3]", "bad_body"),
+        (b"{\"model\":7,\"prompt\":\"x\"}", "bad_body"),
+        (b"\xff\xfe\x00not json", "bad_body"),
+        (b"{\"model\":\"unknown\",\"prompt\":\"x\"}", "unknown_model"),
     ];
-    for body in bodies {
+    for (body, reason) in bodies {
         let request = Request::post(stack.envoy.url("/v1/completions")).body(client::full(body)).unwrap();
         stack.client.send(request).await.unwrap().expect_ok();
         assert_eq!(recorder.seen().pop().unwrap().body, body);
-        stack.next_line().await;
+        let line = stack.next_line().await;
+        assert_eq!(line.unrouted.as_deref(), Some(reason), "{}", String::from_utf8_lossy(body));
     }
     assert_eq!(recorder.seen().len(), bodies.len());
 }

@@ -19,6 +19,13 @@ pub struct LogLine {
     pub cached: Option<u64>,
     /// The filter's decision; `None` on requests it did not route.
     pub decision: Option<Decision>,
+    /// Why it did not route a request on an inference path.
+    pub unrouted: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Unrouted {
+    unrouted: String,
 }
 
 /// The filter's explanation of a decision; see `kv_routing::policy::Explanation`.
@@ -104,7 +111,8 @@ impl LogLine {
         };
         let number =
             |name: &str| field(name).parse::<u32>().unwrap_or_else(|_| panic!("{name} is no number in {line}"));
-        let decision = (decision != "-")
+        let unrouted = serde_json::from_str::<Unrouted>(decision).ok().map(|reason| reason.unrouted);
+        let decision = (decision != "-" && unrouted.is_none())
             .then(|| serde_json::from_str(decision).unwrap_or_else(|error| panic!("{error} in {decision}")));
         Self {
             path: field("path").to_owned(),
@@ -114,6 +122,7 @@ impl LogLine {
             cached: (field("cached") != "-").then(|| number("cached").into()),
             upstream: field("upstream").to_owned(),
             decision,
+            unrouted,
         }
     }
 }

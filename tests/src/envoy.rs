@@ -1,6 +1,7 @@
 //! A real Envoy on a checked-in configuration.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -160,8 +161,9 @@ fn configuration(dir: &Path, options: &Options) -> String {
 }
 
 async fn ready_admin(file: &Path, client: Client) -> Option<String> {
-    let address = fs::read_to_string(file).ok()?;
-    let admin = format!("http://{}", address.trim());
+    // Envoy writes the file in place, so it may be read half written.
+    let address: SocketAddr = fs::read_to_string(file).ok()?.trim().parse().ok()?;
+    let admin = format!("http://{address}");
     let reply = client.get(&format!("{admin}/ready")).await.ok()?;
     (reply.status == 200).then_some(admin)
 }

@@ -167,7 +167,8 @@ async fn follow(envoy: &mut Envoy, bridge: &mut Bridge) -> Result<()> {
 
 fn summary(line: &LogLine) -> String {
     let Some(decision) = &line.decision else {
-        return format!("{}  {}  {}  not routed by the filter", line.status, line.upstream, line.path);
+        let reason = line.unrouted.as_deref().unwrap_or("no inference path");
+        return format!("{}  {}  {}  not routed: {reason}", line.status, line.upstream, line.path);
     };
     let runner_up = decision
         .runner_up
