@@ -5,7 +5,8 @@
 //! | `desired` | what every Envoy should hold, set by pools |
 //! | `link` | what one Envoy holds, what to send next, in what order; pure |
 //! | `draft` | one push in the making |
-//! | `task` | the loop: wait, ask pools for pages, push, take the reply |
+//! | `task` | the loop: wait, ask pools for pages, push |
+//! | `reply` | what replies and failures mean for what is sent next |
 //! | `client` | HTTP over a Unix socket or TCP |
 //! | `pace` | gathering and backing off |
 
@@ -17,6 +18,7 @@ mod link;
 #[cfg(test)]
 mod link_tests;
 mod pace;
+mod reply;
 mod status;
 mod task;
 mod wake;

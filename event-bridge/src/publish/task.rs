@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use kv_routing::wire::{Decision, Epoch, PushReply};
+use kv_routing::wire::Epoch;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, info, warn};
+use tracing::warn;
 
 use super::client::{ConnectionId, IngestClient};
 use super::desired::{Catalog, Desired};
@@ -28,8 +28,6 @@ use crate::pool::{PageOutcome, PoolGone, PoolHandle};
 const SETTLE_LIMIT: Duration = Duration::from_secs(10);
 /// At shutdown the last changes get this long to be pushed.
 const FLUSH_LIMIT: Duration = Duration::from_secs(1);
-/// Pause before a snapshot that did not take is sent again.
-const REFILL_PAUSE: Duration = Duration::from_millis(500);
 /// Pages are asked of a pool only if this much room is left.
 const LEAST_ROOM: usize = 16 << 10;
 
@@ -71,32 +69,35 @@ impl Publisher {
             settle_by: Some(now + SETTLE_LIMIT),
             not_before: now,
             heartbeat_at: now,
-            superseded: false,
+            asking: true,
             publisher: self,
         };
         (rx, task.run(stop))
     }
 }
 
-struct Task {
-    publisher: Publisher,
-    client: IngestClient,
-    link: Link,
+pub(super) struct Task {
+    pub(super) publisher: Publisher,
+    pub(super) client: IngestClient,
+    pub(super) link: Link,
     /// By pool, what became of the pages last taken.
-    outcomes: Vec<PageOutcome>,
-    status: watch::Sender<EnvoyStatus>,
-    backoff: Backoff,
+    pub(super) outcomes: Vec<PageOutcome>,
+    pub(super) status: watch::Sender<EnvoyStatus>,
+    pub(super) backoff: Backoff,
     /// The connection the first part of the snapshot under way went over: state does not outlive a connection for sure.
-    filled_over: Option<ConnectionId>,
+    pub(super) filled_over: Option<ConnectionId>,
     /// Until when unsettled pools are waited for; `None`: no longer.
-    settle_by: Option<Instant>,
-    not_before: Instant,
-    heartbeat_at: Instant,
-    superseded: bool,
+    pub(super) settle_by: Option<Instant>,
+    pub(super) not_before: Instant,
+    pub(super) heartbeat_at: Instant,
+    /// It is not known whether this bridge may fill the Envoy: the next push carries nothing and only asks. Parts of a
+    /// snapshot cannot ask, since their reply is the same whether they were applied over the state of another bridge or
+    /// refused because that one is alive.
+    pub(super) asking: bool,
 }
 
 /// What a turn ended with.
-enum Turn {
+pub(super) enum Turn {
     /// Nothing is left to push.
     Idle,
     /// There is more.
@@ -126,7 +127,7 @@ impl Task {
     async fn wait(&self, turn: &Turn) {
         if matches!(turn, Turn::Idle) {
             tokio::select! {
-                () = self.publisher.wakes.woken(self.publisher.envoy), if !self.superseded => {}
+                () = self.publisher.wakes.woken(self.publisher.envoy), if !self.is_superseded() => {}
                 () = sleep_until(self.heartbeat_at) => {}
             }
         }
@@ -163,7 +164,7 @@ impl Task {
     }
 
     async fn draft(&mut self, desired: &Desired) -> Result<Draft, PoolGone> {
-        if self.superseded {
+        if self.asking {
             return Ok(Draft::default());
         }
         let mut draft = self.link.draft(desired);
@@ -187,7 +188,7 @@ impl Task {
         let content = !draft.is_empty();
         let filling = self.link.filling();
         let mut news = false;
-        if !self.superseded {
+        if !self.asking {
             news = match self.link.add_manifest(&mut draft, desired, clock::unix_millis()) {
                 Ok(news) => news,
                 Err(error) => return self.failed(&PushError::Encode(error)),
@@ -198,7 +199,7 @@ impl Task {
             self.outcomes.fill(PageOutcome::Acknowledged);
             return Turn::Idle;
         }
-        let body = match draft.encode(self.publisher.epoch, filling && !self.superseded) {
+        let body = match draft.encode(self.publisher.epoch, filling && !self.asking) {
             Ok(body) => Bytes::from(body),
             Err(error) => return self.failed(&PushError::Encode(error)),
         };
@@ -216,124 +217,6 @@ impl Task {
         }
     }
 
-    /// A snapshot that is split between two connections may have lost its first part with the first.
-    fn broken_fill(&mut self, connection: ConnectionId) -> bool {
-        *self.filled_over.get_or_insert(connection) != connection
-    }
-
-    fn replied(&mut self, draft: &Draft, connection: ConnectionId, reply: PushReply, filling: bool) -> Turn {
-        let PushReply { in_place, need_snapshot, load_rows, decisions, decisions_dropped } = reply;
-        self.publisher.metrics.decisions_dropped(self.name(), decisions_dropped);
-        self.hand_over(decisions);
-        self.status.send_modify(|status| {
-            status.in_place = in_place;
-            status.load_rows = Arc::new(load_rows);
-            status.last_reply = Some(Instant::now());
-            status.error = None;
-        });
-        let ours = in_place.is_some_and(|(epoch, _)| epoch == self.publisher.epoch);
-        // A manifest is in place after every push but the earlier parts of a snapshot.
-        let settled_push = !filling || draft.manifest.is_some();
-        if in_place.is_some() && !ours && !need_snapshot {
-            return self.supersede();
-        }
-        if self.superseded || (settled_push && (need_snapshot || !ours)) || (filling && self.broken_fill(connection)) {
-            return self.refill(filling);
-        }
-        self.link.acknowledged(draft);
-        self.outcomes.fill(PageOutcome::Acknowledged);
-        for event in &draft.oldest_events {
-            self.publisher.metrics.routable(event.elapsed());
-        }
-        if !self.link.filling() {
-            if filling {
-                info!(envoy = self.name(), "Envoy holds everything");
-            }
-            self.filled_over = None;
-            let (tables, policy) =
-                self.link.covered().map(|covered| (covered.tables.clone(), covered.policy)).unwrap_or_default();
-            self.status.send_modify(|status| {
-                status.tables = tables;
-                status.policy = policy;
-                status.state = LinkState::InSync;
-            });
-        }
-        if draft.more || self.link.filling() { Turn::More } else { Turn::Idle }
-    }
-
-    fn supersede(&mut self) -> Turn {
-        if !self.superseded {
-            warn!(
-                envoy = self.name(),
-                "another bridge that was started later serves this Envoy; this one waits until it is gone"
-            );
-        }
-        self.superseded = true;
-        self.outcomes.fill(PageOutcome::Lost);
-        self.link.lost();
-        self.set_state(LinkState::Superseded);
-        Turn::Idle
-    }
-
-    /// Starts a snapshot.
-    fn refill(&mut self, was_filling: bool) -> Turn {
-        if was_filling && !self.superseded {
-            // A snapshot that does not take is tried again, slowly.
-            warn!(envoy = self.name(), "Envoy lost a snapshot while it was being sent, sending it again");
-            self.not_before = Instant::now() + REFILL_PAUSE;
-        } else {
-            info!(envoy = self.name(), "Envoy needs everything");
-        }
-        self.publisher.metrics.snapshot(self.name());
-        self.superseded = false;
-        self.filled_over = None;
-        self.link.forget();
-        self.outcomes.fill(PageOutcome::Wiped);
-        self.set_state(LinkState::Filling);
-        Turn::More
-    }
-
-    fn failed(&mut self, error: &PushError) -> Turn {
-        let pause = self.backoff.next(error.needs_operator());
-        self.publisher.metrics.push_failed(self.name(), error.kind());
-        let text = error.to_string();
-        let news = self.status.borrow().error.as_ref() != Some(&text);
-        if news {
-            warn!(envoy = self.name(), endpoint = %self.publisher.config.endpoint, error = text, "push failed");
-        } else {
-            debug!(envoy = self.name(), error = text, "push failed again");
-        }
-        self.status.send_modify(|status| {
-            status.error = Some(text);
-            status.state = LinkState::Unreachable;
-        });
-        self.link.lost();
-        if self.link.filling() {
-            self.link.forget();
-            self.outcomes.fill(PageOutcome::Wiped);
-            self.filled_over = None;
-        } else {
-            self.outcomes.fill(PageOutcome::Lost);
-        }
-        self.not_before = Instant::now() + pause;
-        Turn::More
-    }
-
-    fn hand_over(&self, decisions: Vec<Decision>) {
-        let mut by_pool: Vec<Vec<Decision>> = vec![Vec::new(); self.publisher.pools.len()];
-        for decision in decisions {
-            if let Some(list) = by_pool.get_mut(usize::from(decision.pool.0)) {
-                list.push(decision);
-            }
-        }
-        for (pool, list) in self.publisher.pools.iter().zip(by_pool) {
-            let count = list.len() as u64;
-            if count > 0 && !pool.decisions(list) {
-                self.publisher.metrics.decisions_dropped(self.name(), count);
-            }
-        }
-    }
-
     /// Pushes the last changes before the bridge ends.
     async fn flush(&mut self) {
         let limit = Instant::now() + FLUSH_LIMIT;
@@ -347,11 +230,11 @@ impl Task {
         }
     }
 
-    fn set_state(&self, state: LinkState) {
+    pub(super) fn set_state(&self, state: LinkState) {
         self.status.send_modify(|status| status.state = state);
     }
 
-    fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &str {
         &self.publisher.config.name
     }
 }

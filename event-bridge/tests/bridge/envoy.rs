@@ -201,8 +201,10 @@ impl Inner {
             self.check_table(put.key, put.value);
             self.values.insert(put.key.to_owned(), put.value.to_vec());
         }
-        self.pushes.push(push.puts.iter().map(|put| put.key.to_owned()).collect());
-        !ours(self.header())
+        if !push.puts.is_empty() {
+            self.pushes.push(push.puts.iter().map(|put| put.key.to_owned()).collect());
+        }
+        false
     }
 
     fn check_table(&mut self, key: &str, value: &[u8]) {

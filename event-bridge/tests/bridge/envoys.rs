@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use event_bridge::bridge::Bridge;
 use event_bridge::clock::unix_millis;
+use event_bridge::config::Config;
 use kv_routing::target::TargetId;
-use kv_routing::wire::{Booking, Decision, Epoch, Generation, LoadRow, LoadRowEntry, PUSH_PART_BYTES, PoolId, keys};
+use kv_routing::wire::{
+    Booking, Decision, Epoch, Generation, LoadRow, LoadRowEntry, PUSH_PART_BYTES, PoolId, UnixMillis, keys,
+};
 use serde_json::json;
 
 use crate::envoy::{Behaviour, FakeEnvoy, foreign_manifest};
@@ -127,6 +130,48 @@ async fn failing_pushes_are_repeated_until_they_succeed() {
     until("it is whole", async || envoy.is_whole().then_some(())).await;
     let text = metrics(&bridge).await;
     assert!(text.contains("kv_bridge_push_failures_total{envoy=\"envoy\",kind=\"refused\"} 5"), "{text}");
+    bridge.stop().await;
+}
+
+/// Two pools whose target tables do not fit into one push, so that a snapshot has several parts.
+fn two_large_pools(scratch: &Scratch) -> Config {
+    let label = "x".repeat(700 << 10);
+    let pool = |name: &str, port: u16| {
+        let worker = json!({"address": format!("127.0.0.1:{port}"), "labels": {"large": label}});
+        json!({"name": name, "models": [name], "workers": [worker], "events": {"enabled": false}})
+    };
+    let config = json!({
+        "envoys": one_envoy(),
+        "admin": {"listen": "127.0.0.1:0"},
+        "pools": [pool("one", 1), pool("two", 2)],
+    });
+    Config::parse(&config.to_string(), &scratch.path("bridge.yaml")).unwrap()
+}
+
+#[tokio::test]
+async fn what_a_predecessor_left_stays_until_all_of_the_new_state_is_there() {
+    let (scratch, envoy) = (Scratch::new(), FakeEnvoy::default());
+    // It stopped a moment ago, and its heartbeat is still fresh.
+    let predecessor = Epoch(1);
+    envoy.put(keys::MANIFEST, foreign_manifest(predecessor, unix_millis()));
+    let _listening = envoy.listen_unix(&scratch.path("ingest.sock"));
+    let bridge = Bridge::start(two_large_pools(&scratch)).await.unwrap();
+    until("it is whole", async || (envoy.manifest()?.header.epoch == bridge.epoch()).then_some(())).await;
+    assert!(envoy.is_whole());
+    let pushes = envoy.pushes();
+    let manifest = pushes.iter().position(|keys| keys.contains(&keys::MANIFEST.to_owned())).unwrap();
+    assert!(manifest >= 1, "several parts came before the manifest: {:?}", &pushes[..=manifest]);
+    bridge.stop().await;
+}
+
+#[tokio::test]
+async fn a_later_epoch_of_a_bridge_that_is_gone_is_replaced() {
+    let (scratch, envoy) = (Scratch::new(), FakeEnvoy::default());
+    // The clock was set back since.
+    envoy.put(keys::MANIFEST, foreign_manifest(Epoch(u64::MAX), UnixMillis(1)));
+    let _listening = envoy.listen_unix(&scratch.path("ingest.sock"));
+    let bridge = Bridge::start(two_large_pools(&scratch)).await.unwrap();
+    until("it is whole", async || (envoy.manifest()?.header.epoch == bridge.epoch()).then_some(())).await;
     bridge.stop().await;
 }
 
