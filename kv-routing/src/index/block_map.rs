@@ -1,6 +1,6 @@
 //! Where each block lies: hash of a block to its run and its offset in it.
 //!
-//! A Robin Hood table of 8 bytes per slot. It keeps no hashes of its own, since the runs have them, and it leaves no
+//! A Robin Hood table of 8 bytes per bucket. It keeps no hashes of its own, since the runs have them, and it leaves no
 //! marks where something was removed: engines store and evict all day, and a table that has to be cleaned of such
 //! marks grows or stalls for it.
 
@@ -21,26 +21,26 @@ pub(super) struct BlockAt {
 /// away at the price of a few cycles.
 #[derive(Debug)]
 pub(super) struct BlockMap {
-    /// `homes` slots that blocks belong to, then [`MAX_DISTANCE`] that only catch what is pushed over the end.
-    slots: Vec<Slot>,
+    /// `homes` buckets that blocks belong to, then [`MAX_DISTANCE`] that only catch what is pushed over the end.
+    buckets: Vec<Bucket>,
     homes: usize,
     len: usize,
     secret: u64,
     multiplier: u64,
 }
 
-/// Most slots from a block's own to where it lies. At the fullest, one in 2^40 would be that far away.
+/// Most buckets from a block's own to where it lies. At the fullest, one in 2^40 would be that far away.
 const MAX_DISTANCE: usize = 126;
 
 /// 0 when empty; else, from the lowest bit: 16 bits of the mixed hash, 1 + distance from home in 7 bits, offset in the
 /// run in 9 bits, number of the run in 32 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Slot(u64);
+struct Bucket(u64);
 
 const DISTANCE_ONE: u64 = 1 << 16;
 const PLACE_SHIFT: u32 = 23;
 
-impl Slot {
+impl Bucket {
     fn new(tag: u16, at: BlockAt) -> Self {
         let place = u64::from(at.run.0) << 9 | u64::from(at.offset & 511);
         Self(place << PLACE_SHIFT | DISTANCE_ONE | u64::from(tag))
@@ -66,7 +66,7 @@ impl BlockMap {
         /// Fractional part of the golden ratio: no pattern to its bits, so that a plain secret still mixes.
         const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
         let multiplier = (secret.rotate_left(32) ^ GOLDEN) | 1;
-        Self { slots: Vec::new(), homes: 0, len: 0, secret, multiplier }
+        Self { buckets: Vec::new(), homes: 0, len: 0, secret, multiplier }
     }
 
     /// Number of blocks.
@@ -76,18 +76,18 @@ impl BlockMap {
 
     /// Bytes of memory.
     pub(super) fn bytes(&self) -> usize {
-        self.slots.capacity() * size_of::<Slot>()
+        self.buckets.capacity() * size_of::<Bucket>()
     }
 
     /// Where `block` lies.
     pub(super) fn find(&self, block: SequenceHash, runs: &Runs) -> Option<BlockAt> {
         let (home, tag) = self.home_of(block);
-        for (distance, slot) in (1..).zip(self.slots.get(home..)?) {
-            if slot.distance() < distance {
+        for (distance, bucket) in (1..).zip(self.buckets.get(home..)?) {
+            if bucket.distance() < distance {
                 return None;
             }
-            if slot.distance() == distance && slot.tag() == tag && runs.hash_at(slot.at()) == Some(block) {
-                return Some(slot.at());
+            if bucket.distance() == distance && bucket.tag() == tag && runs.hash_at(bucket.at()) == Some(block) {
+                return Some(bucket.at());
             }
         }
         None
@@ -101,7 +101,7 @@ impl BlockMap {
         }
         self.homes = needed.max(self.homes + self.homes / 2).max(64);
         self.len = 0;
-        self.slots = vec![Slot::default(); self.homes + MAX_DISTANCE];
+        self.buckets = vec![Bucket::default(); self.homes + MAX_DISTANCE];
         for (id, run) in runs.iter() {
             for (offset, block) in (0..).zip(&run.hashes) {
                 self.insert(*block, BlockAt { run: id, offset });
@@ -113,20 +113,20 @@ impl BlockMap {
     /// its home: no chance unless somebody knows the secret.
     pub(super) fn insert(&mut self, block: SequenceHash, at: BlockAt) -> bool {
         let (home, tag) = self.home_of(block);
-        let Some(slots) = self.slots.get_mut(home..) else { return false };
+        let Some(buckets) = self.buckets.get_mut(home..) else { return false };
         // Slots are in the order of their homes, so everything from the first one that is nearer to its home moves on.
-        let Some(first) = (1..).zip(slots.iter()).position(|(distance, slot)| slot.distance() < distance) else {
+        let Some(first) = (1..).zip(buckets.iter()).position(|(distance, bucket)| bucket.distance() < distance) else {
             return false;
         };
-        let Some(slots) = slots.get_mut(first..) else { return false };
-        let Some(free) = slots.iter().position(|slot| slot.distance() == 0) else { return false };
-        let Some(moved) = slots.get_mut(..=free) else { return false };
-        if first > MAX_DISTANCE || moved.iter().any(|slot| slot.distance() > MAX_DISTANCE) {
+        let Some(buckets) = buckets.get_mut(first..) else { return false };
+        let Some(free) = buckets.iter().position(|bucket| bucket.distance() == 0) else { return false };
+        let Some(moved) = buckets.get_mut(..=free) else { return false };
+        if first > MAX_DISTANCE || moved.iter().any(|bucket| bucket.distance() > MAX_DISTANCE) {
             return false;
         }
-        let mut carried = Slot(Slot::new(tag, at).0 + first as u64 * DISTANCE_ONE);
-        for slot in moved {
-            std::mem::swap(slot, &mut carried);
+        let mut carried = Bucket(Bucket::new(tag, at).0 + first as u64 * DISTANCE_ONE);
+        for bucket in moved {
+            std::mem::swap(bucket, &mut carried);
             carried.0 = carried.0.wrapping_add(DISTANCE_ONE);
         }
         self.len += 1;
@@ -136,24 +136,24 @@ impl BlockMap {
     /// Takes out the block that lies at `at`.
     pub(super) fn remove(&mut self, block: SequenceHash, at: BlockAt) {
         let (home, _) = self.home_of(block);
-        let Some(slots) = self.slots.get_mut(home..) else { return };
-        let found = (1..).zip(slots.iter()).take_while(|(distance, slot)| slot.distance() >= *distance);
-        let Some(found) = found.into_iter().position(|(_, slot)| slot.at() == at) else { return };
+        let Some(buckets) = self.buckets.get_mut(home..) else { return };
+        let found = (1..).zip(buckets.iter()).take_while(|(distance, bucket)| bucket.distance() >= *distance);
+        let Some(found) = found.into_iter().position(|(_, bucket)| bucket.at() == at) else { return };
         // Everything behind it that is not at home moves back.
-        let Some(slots) = slots.get_mut(found..) else { return };
+        let Some(buckets) = buckets.get_mut(found..) else { return };
         for next in 1.. {
-            let follower = slots.get(next).copied().filter(|slot| slot.distance() > 1);
-            let Some(slot) = slots.get_mut(next - 1) else { break };
+            let follower = buckets.get(next).copied().filter(|bucket| bucket.distance() > 1);
+            let Some(bucket) = buckets.get_mut(next - 1) else { break };
             let Some(follower) = follower else {
-                *slot = Slot::default();
+                *bucket = Bucket::default();
                 break;
             };
-            *slot = Slot(follower.0 - DISTANCE_ONE);
+            *bucket = Bucket(follower.0 - DISTANCE_ONE);
         }
         self.len -= 1;
     }
 
-    /// Slot a block belongs to, and its tag.
+    /// Bucket a block belongs to, and its tag.
     fn home_of(&self, block: SequenceHash) -> (usize, u16) {
         let product = u128::from(block.0 ^ self.secret) * u128::from(self.multiplier);
         let mixed = (product as u64) ^ ((product >> 64) as u64);
@@ -219,12 +219,12 @@ mod tests {
         for (number, at) in (0..).zip(&places) {
             assert!(map.insert(SequenceHash(number), *at));
         }
-        assert!(map.slots.iter().map(|slot| slot.distance()).max().unwrap() < MAX_DISTANCE / 2);
+        assert!(map.buckets.iter().map(|bucket| bucket.distance()).max().unwrap() < MAX_DISTANCE / 2);
         for (number, at) in (0..).zip(&places) {
             assert_eq!(map.find(SequenceHash(number), &runs), Some(*at));
             map.remove(SequenceHash(number), *at);
         }
-        assert!(map.len() == 0 && map.slots.iter().all(|slot| *slot == Slot::default()));
+        assert!(map.len() == 0 && map.buckets.iter().all(|bucket| *bucket == Bucket::default()));
     }
 
     /// Whoever knows the secret can make the table refuse blocks, but nothing worse.

@@ -85,8 +85,8 @@ fn pages_grow_with_their_content() {
     }
     let sizes: Vec<usize> = (0..1 << bits).map(|page| index.encode_page(page, EPOCH).len()).collect();
     let (largest, total) = (sizes.iter().max().unwrap(), sizes.iter().sum::<usize>());
-    assert!(*largest <= 16 << 10, "largest page has {largest} bytes");
-    assert!(total / sizes.len() >= 700, "{} pages of {} bytes on average", sizes.len(), total / sizes.len());
+    assert!(*largest <= 5 << 10, "largest page has {largest} bytes");
+    assert!(total / sizes.len() >= 500, "{} pages of {} bytes on average", sizes.len(), total / sizes.len());
     let estimated = index.stats().page_bytes as usize;
     assert!(estimated.abs_diff(total) * 5 < total, "estimated {estimated}, encoded {total}");
 }
@@ -99,7 +99,7 @@ fn one_page_cannot_be_flooded() {
         index.store(A, Tier::Device, None, &[SequenceHash(name)]);
     }
     assert!(index.stats().evicted_blocks > 0);
-    assert!(index.encode_page(0, EPOCH).len() <= 128 << 10);
+    assert!(index.encode_page(0, EPOCH).len() <= 64 << 10);
     assert!(index.holds(A, Tier::Device, SequenceHash(19_999)), "the youngest stay");
     assert!(index.stats().pages <= 1 << 8);
 }
