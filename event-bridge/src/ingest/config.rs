@@ -60,6 +60,9 @@ impl Default for IngestConfig {
 pub struct SourceSpec {
     /// The stream has a replay endpoint.
     pub replay: bool,
+    /// Events are fetched from the engine's own buffer, one JSON event per batch (TensorRT-LLM). A connection lost there
+    /// loses nothing: the engine keeps what was not fetched, and its numbers say when its buffer overflowed.
+    pub polled: bool,
     /// Rank the stream belongs to, to notice a socket shared by several.
     pub rank: Option<u32>,
 }

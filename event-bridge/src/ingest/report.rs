@@ -1,6 +1,6 @@
 //! What is known of a target's KV state, and why.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use kv_routing::wire::SourceState;
 
@@ -101,6 +101,8 @@ pub struct SourceReport {
     pub reason: Reason,
     /// Sequence number of the last batch applied.
     pub last_seq: Option<u64>,
+    /// How long the last live batch waited between socket and index.
+    pub lag: Option<Duration>,
     /// When the last batch was applied.
     pub last_applied: Option<Instant>,
     /// Wall clock of the engine in that batch, Unix seconds.

@@ -1,15 +1,15 @@
 //! One target: its stream's order, what it holds, and how far that can be trusted.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use kv_routing::index::PrefixIndex;
 use kv_routing::target::Slot;
 use kv_routing::wire::SourceState;
 
 use super::residency::{Blocks, Bounds, Context, Residency};
-use super::sequence::{Batch, Era, Sequencer, Standing, Step};
+use super::sequence::{Access, Batch, Era, Origin, Sequencer, Standing, Step, Verdict};
 use super::{IngestConfig, Parity, Reason, SourceReport, SourceSpec};
-use crate::engine::{Event, EventFault, decode_batch};
+use crate::engine::{Event, EventFault, decode_batch, decode_polled_event};
 use crate::stream::{ReplayId, StreamEvent};
 
 /// See the module.
@@ -19,9 +19,12 @@ pub(super) struct Target {
     sequencer: Sequencer,
     residency: Residency,
     parity: Parity,
+    /// Largest attention window seen, where events name one.
+    window: Option<u64>,
     /// The history is complete only since a clear, so tiers filled before it are unknown.
     healed: bool,
     counts: Counts,
+    lag: Option<Duration>,
     last_applied: Option<Instant>,
     last_batch_time: Option<f64>,
     /// Used again for every stream event.
@@ -42,14 +45,21 @@ pub(super) type Ask = (ReplayId, u64);
 
 impl Target {
     pub(super) fn new(slot: Slot, spec: SourceSpec, config: &IngestConfig) -> Self {
+        let access = match spec {
+            SourceSpec { polled: true, .. } => Access::Polled,
+            SourceSpec { replay: true, .. } => Access::Replay,
+            _ => Access::Live,
+        };
         let bounds = Bounds { orphans: config.max_orphans, pages: config.max_pages };
         Self {
             spec,
-            sequencer: Sequencer::new(spec.replay, config.gap_policy, config.audit_every, config.max_held_bytes),
+            sequencer: Sequencer::new(access, config.gap_policy, config.audit_every, config.max_held_bytes),
             residency: Residency::new(slot, config.secret, bounds),
             parity: Parity::default(),
+            window: None,
             healed: false,
             counts: Counts::default(),
+            lag: None,
             last_applied: None,
             last_batch_time: None,
             steps: Vec::new(),
@@ -66,7 +76,10 @@ impl Target {
         match event {
             StreamEvent::Connected => self.sequencer.connected(now, &mut steps),
             StreamEvent::Disconnected { .. } => self.sequencer.disconnected(),
-            StreamEvent::Live { seq, payload, .. } => self.sequencer.live(Batch::new(seq, payload), now, &mut steps),
+            StreamEvent::Live { seq, payload, received } => {
+                self.lag = Some(now.saturating_duration_since(received));
+                self.sequencer.live(Batch::new(seq, payload), now, &mut steps);
+            }
             StreamEvent::Undecodable { .. } => self.counts.undecodable += 1,
             StreamEvent::Replayed { id, seq, payload } => {
                 self.sequencer.replayed(id, Batch::new(seq, payload), now, &mut steps);
@@ -85,9 +98,15 @@ impl Target {
 
     fn carry_out(&mut self, mut steps: Vec<Step>, now: Instant, context: &mut Context<'_>) -> Vec<Ask> {
         let mut asks = Vec::new();
+        let mut begins_anew = false;
         for step in steps.drain(..) {
             match step {
-                Step::Apply(batch, era) => self.apply(&batch, era, now, context),
+                Step::Apply(batch, origin) => {
+                    begins_anew = self.apply(&batch, origin, now, context) == Verdict::BeginAnew;
+                    if begins_anew {
+                        break;
+                    }
+                }
                 Step::Clear => {
                     self.healed = false;
                     self.residency.clear(context.index);
@@ -95,14 +114,36 @@ impl Target {
                 Step::Replay { id, from } => asks.push((id, from)),
             }
         }
+        if begins_anew {
+            self.sequencer.forget_and_begin_anew(now, &mut steps);
+            return self.carry_out(steps, now, context);
+        }
         self.steps = steps;
         asks
     }
 
-    fn apply(&mut self, batch: &Batch, era: Era, now: Instant, context: &mut Context<'_>) {
+    fn apply(&mut self, batch: &Batch, origin: Origin, now: Instant, context: &mut Context<'_>) -> Verdict {
         self.counts.batches += 1;
         self.last_applied = Some(now);
-        let decoded = decode_batch(&batch.payload, |event| match event {
+        let is_whole = if self.spec.polled {
+            self.apply_polled(&batch.payload, origin.era, context)
+        } else {
+            self.apply_batch(&batch.payload, origin.era, context)
+        };
+        if is_whole {
+            return Verdict::Keep;
+        }
+        self.counts.undecodable += 1;
+        let verdict = self.sequencer.undecodable(origin);
+        if verdict == Verdict::Clear {
+            self.residency.clear(context.index);
+        }
+        verdict
+    }
+
+    /// Applies a batch of msgpack; `false` when it does not decode to its end.
+    fn apply_batch(&mut self, payload: &[u8], era: Era, context: &mut Context<'_>) -> bool {
+        let decoded = decode_batch(payload, |event| match event {
             Ok(event) => self.apply_event(&event, era, context),
             Err(EventFault::Unknown { .. }) => {
                 self.counts.unknown_events += 1;
@@ -113,19 +154,27 @@ impl Target {
                 self.sequencer.weaken(era, Reason::EventsLost);
             }
         });
-        match decoded {
-            Ok(info) => {
-                self.last_batch_time = Some(info.time);
-                let differs = matches!((info.rank, self.spec.rank), (Some(said), Some(known)) if said != known);
-                self.counts.rank_mismatches += u64::from(differs);
-            }
-            Err(_) => {
-                self.counts.undecodable += 1;
-                if self.sequencer.undecodable(era) {
-                    self.residency.clear(context.index);
-                }
-            }
+        let Ok(info) = decoded else { return false };
+        self.last_batch_time = Some(info.time);
+        let differs = matches!((info.rank, self.spec.rank), (Some(said), Some(known)) if said != known);
+        self.counts.rank_mismatches += u64::from(differs);
+        true
+    }
+
+    /// Applies one event of an engine's buffer. Only the largest attention window is that of whole prefixes.
+    fn apply_polled(&mut self, payload: &[u8], era: Era, context: &mut Context<'_>) -> bool {
+        let decoded = std::str::from_utf8(payload).ok().and_then(|text| decode_polled_event(text).ok());
+        let Some(event) = decoded else { return false };
+        if event.window < self.window {
+            return true;
         }
+        if event.window > self.window && self.window.replace(event.window.unwrap_or(0)).is_some() {
+            self.residency.clear(context.index);
+        }
+        for change in &event.changes {
+            self.apply_event(change, era, context);
+        }
+        true
     }
 
     fn apply_event(&mut self, event: &Event<'_>, era: Era, context: &mut Context<'_>) {
@@ -178,6 +227,7 @@ impl Target {
             state,
             reason,
             last_seq: self.sequencer.last_seq(),
+            lag: self.lag,
             last_applied: self.last_applied,
             last_batch_time: self.last_batch_time,
             checks: order.checks,

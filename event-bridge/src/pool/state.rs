@@ -139,7 +139,10 @@ impl State {
         }
         for (slot, rank) in started {
             let Some(events) = &rank.events else { continue };
-            self.ingest.add_target(slot, SourceSpec { replay: events.replay.is_some(), rank: rank.rank });
+            self.ingest.add_target(
+                slot,
+                SourceSpec { replay: events.replay.is_some(), rank: rank.rank, ..SourceSpec::default() },
+            );
             self.runners.follow(slot, events);
         }
         for (member, address) in left {

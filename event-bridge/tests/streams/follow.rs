@@ -36,7 +36,7 @@ impl Follower {
     fn new(fake: &Fake) -> Self {
         let rig = Rig::new(StreamSpec { replay_endpoint: Some(fake.replay.clone()), ..spec(&fake.live) });
         let mut ingest = Ingest::new(IngestConfig::default());
-        ingest.add_target(SLOT, SourceSpec { replay: true, rank: None });
+        ingest.add_target(SLOT, SourceSpec { replay: true, ..SourceSpec::default() });
         ingest.set_parity(SLOT, Parity::Shown);
         Self { rig, ingest }
     }

@@ -212,6 +212,9 @@ fn usable(event: &Stored<'_>, context: &mut Context<'_>) -> Option<(BlockSize, u
     }
     let seed = keys::seed(event).ok()?;
     let page = u32::try_from(page).ok()?;
+    if event.may_be_partial && !context.blocks.knows_from_lone_page(page) {
+        return None;
+    }
     Some((context.blocks.learn(page)?, page, seed))
 }
 

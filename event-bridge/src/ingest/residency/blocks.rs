@@ -13,6 +13,9 @@ pub(crate) struct Blocks {
 /// Block of engines whose pages are too small to be blocks, unless the operator expects another.
 const SMALL_PAGE_BLOCK: u32 = 16;
 
+/// Block of TensorRT-LLM, whose events alone may leave it open, unless the operator expects another.
+const USUAL_BUFFERED_BLOCK: u32 = 32;
+
 impl Blocks {
     pub(crate) fn new(expected: Option<BlockSize>, min_tokens: u32) -> Self {
         Self { size: None, expected, min_tokens }
@@ -34,6 +37,12 @@ impl Blocks {
             self.size = self.size_for(page_tokens);
         }
         self.size
+    }
+
+    /// Whether a page that may be a partial one can be used: when the size is known, or it has just the size expected.
+    pub(crate) fn knows_from_lone_page(&self, page_tokens: u32) -> bool {
+        let expected = self.expected.map_or(USUAL_BUFFERED_BLOCK, BlockSize::tokens);
+        self.size.is_some() || page_tokens == expected
     }
 
     fn size_for(&self, page: u32) -> Option<BlockSize> {

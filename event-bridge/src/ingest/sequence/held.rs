@@ -23,17 +23,18 @@ impl Held {
         self.batches.len()
     }
 
-    /// Keeps a batch, unless there is no room.
-    pub(super) fn keep(&mut self, batch: Batch) {
+    /// Keeps a batch, unless there is no room or one of that number is held. Returns whether it was kept.
+    pub(super) fn keep(&mut self, batch: Batch) -> bool {
         if self.batches.contains_key(&batch.seq) {
-            return;
+            return false;
         }
         if self.bytes + batch.payload.len() > self.max_bytes {
             self.overflowed = true;
-            return;
+            return false;
         }
         self.bytes += batch.payload.len();
         self.batches.insert(batch.seq, batch);
+        true
     }
 
     /// Whether the batch held under this one's number is the same; `None` when there is none.

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{Batch, History, SETTLE, Sequencer, Step};
+use super::{Access, Batch, History, SETTLE, Sequencer, Step};
 use crate::ingest::Reason;
 
 impl Sequencer {
@@ -17,11 +17,12 @@ impl Sequencer {
         self.contradictions = 0;
         self.confirmed = false;
         self.distrusted = false;
+        self.garbled = false;
         self.last_was_live = false;
-        if self.replay {
-            self.check(false, None, now, steps);
-        } else if !is_first {
-            self.lose(History::Unknown, Reason::BatchesLost, steps);
+        match self.access {
+            Access::Replay => self.check(false, None, now, steps),
+            Access::Live if !is_first => self.lose(History::Unknown, Reason::BatchesLost, steps),
+            Access::Live | Access::Polled => {}
         }
     }
 

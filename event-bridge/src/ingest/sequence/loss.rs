@@ -2,8 +2,19 @@
 
 use std::time::Instant;
 
-use super::{Era, History, MAX_CONTRADICTIONS, Recovery, Sequencer, Step};
+use super::{Era, History, MAX_CONTRADICTIONS, Origin, Recovery, Sequencer, Step};
 use crate::ingest::{GapPolicy, Reason};
+
+/// What an undecodable batch means for what is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Nothing.
+    Keep,
+    /// It must go.
+    Clear,
+    /// It must go, and everything after the batch with it: all of it will be replayed.
+    BeginAnew,
+}
 
 impl Sequencer {
     /// Batches are lost. By policy everything known goes with them and `after` is what is known of the history then, or
@@ -53,18 +64,34 @@ impl Sequencer {
         self.forget(History::Partial(Reason::ReplayContradicts), steps);
     }
 
-    /// A batch could not be decoded: its number is used up and its content is lost. `true` when everything known must
-    /// go with it.
-    pub(crate) fn undecodable(&mut self, era: Era) -> bool {
+    /// A batch could not be decoded: its number is used up and its content is lost, unless the replay buffer has it
+    /// whole.
+    pub(crate) fn undecodable(&mut self, origin: Origin) -> Verdict {
+        if origin.era != self.era {
+            self.counters.losses += 1;
+            return Verdict::Keep;
+        }
+        if origin.is_live && self.uses_replay() && !self.garbled {
+            return Verdict::BeginAnew;
+        }
         self.counters.losses += 1;
-        if era != self.era {
-            return false;
-        }
+        self.garbled = true;
         match self.policy {
-            GapPolicy::Clear => self.history = History::Partial(Reason::EventsLost),
-            GapPolicy::Keep => self.history = History::Doubtful(Reason::EventsLost),
+            GapPolicy::Clear => {
+                self.history = History::Partial(Reason::EventsLost);
+                Verdict::Clear
+            }
+            GapPolicy::Keep => {
+                self.history = History::Doubtful(Reason::EventsLost);
+                Verdict::Keep
+            }
         }
-        self.policy == GapPolicy::Clear
+    }
+
+    /// Forgets everything and asks for it again.
+    pub(crate) fn forget_and_begin_anew(&mut self, now: Instant, steps: &mut Vec<Step>) {
+        self.forget(History::Unknown, steps);
+        self.begin_anew(false, now, steps);
     }
 
     /// The engine emptied its cache: whatever was missing before does not matter any more.

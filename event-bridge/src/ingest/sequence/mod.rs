@@ -28,12 +28,16 @@ mod live;
 mod loss;
 mod recover;
 
+#[cfg(test)]
+mod tests;
+
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use xxhash_rust::xxh3::xxh3_64;
 
 use self::held::Held;
+pub(crate) use self::loss::Verdict;
 use super::{GapPolicy, Reason};
 use crate::stream::ReplayId;
 
@@ -50,7 +54,7 @@ const REPLAY_TIMEOUT: Duration = Duration::from_secs(120);
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Apply a batch.
-    Apply(Batch, Era),
+    Apply(Batch, Origin),
     /// Forget everything the target was believed to hold.
     Clear,
     /// Ask for a replay.
@@ -65,6 +69,15 @@ pub(crate) enum Step {
 /// Counts losses and restarts, so that what a batch says about the history is not taken for what came after it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Era(u64);
+
+/// Where a batch comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Origin {
+    /// When, as losses and restarts go.
+    pub(crate) era: Era,
+    /// From the live socket, not from the replay buffer.
+    pub(crate) is_live: bool,
+}
 
 /// A batch in its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -158,10 +171,21 @@ pub(crate) struct SequenceCounters {
     pub(crate) duplicates: u64,
 }
 
+/// How a stream's batches can be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Live only.
+    Live,
+    /// Live, and again out of the engine's replay buffer.
+    Replay,
+    /// Fetched from the engine's buffer, so that nothing is lost with a connection.
+    Polled,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Sequencer {
-    replay: bool,
+    access: Access,
     policy: GapPolicy,
     audit_every: Duration,
     ever_connected: bool,
@@ -189,13 +213,15 @@ pub(crate) struct Sequencer {
     contradictions: u32,
     /// Replay and live batches of this connection come from different engines.
     distrusted: bool,
+    /// A batch of this connection did not decode even out of the replay buffer.
+    garbled: bool,
     counters: SequenceCounters,
 }
 
 impl Sequencer {
-    pub(crate) fn new(replay: bool, policy: GapPolicy, audit_every: Duration, max_held_bytes: usize) -> Self {
+    pub(crate) fn new(access: Access, policy: GapPolicy, audit_every: Duration, max_held_bytes: usize) -> Self {
         Self {
-            replay,
+            access,
             policy,
             audit_every,
             ever_connected: false,
@@ -215,6 +241,7 @@ impl Sequencer {
             confirmed: false,
             contradictions: 0,
             distrusted: false,
+            garbled: false,
             counters: SequenceCounters::default(),
         }
     }
@@ -233,7 +260,7 @@ impl Sequencer {
     }
 
     fn uses_replay(&self) -> bool {
-        self.replay && !self.distrusted
+        self.access == Access::Replay && !self.distrusted
     }
 
     /// Number the next batch should have; `None` when any is as good as another.
@@ -255,7 +282,7 @@ impl Sequencer {
                 *place = Some(last);
             }
         }
-        steps.push(Step::Apply(batch, self.era));
+        steps.push(Step::Apply(batch, Origin { era: self.era, is_live }));
     }
 
     /// Whether exactly this batch was applied, as far back as is remembered.
@@ -271,6 +298,7 @@ impl Sequencer {
 
     fn begin_era(&mut self, history: History) {
         self.era.0 += 1;
+        self.confirmed = false;
         self.last = None;
         self.last_was_live = false;
         self.origin = None;

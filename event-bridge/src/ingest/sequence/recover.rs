@@ -77,14 +77,20 @@ impl Sequencer {
         {
             self.forget(History::Unknown, steps);
         }
-        match self.next() {
-            Some(next) if batch.seq < next => return,
+        let is_new = match self.next() {
+            Some(next) if batch.seq < next => false,
             Some(next) if batch.seq > next => self.held.keep(batch),
-            Some(_) => self.apply(batch, false, steps),
-            None => self.first(batch, false, steps),
-        }
+            Some(_) => {
+                self.apply(batch, false, steps);
+                true
+            }
+            None => {
+                self.first(batch, false, steps);
+                true
+            }
+        };
         if let Some(recovery) = &mut self.recovery {
-            recovery.progress = true;
+            recovery.progress |= is_new;
         }
     }
 
@@ -142,7 +148,9 @@ impl Sequencer {
 
     /// Everything asked for was answered.
     fn settled(&mut self, was_quiet: bool, now: Instant, steps: &mut Vec<Step>) {
-        self.contradictions = 0;
+        if self.confirmed {
+            self.contradictions = 0;
+        }
         self.next_audit = if was_quiet { self.next_regular_audit(now) } else { Some(now + SETTLE) };
         let was_unanswered = std::mem::take(&mut self.unanswered);
         if self.held.take_overflowed() {
