@@ -5,7 +5,7 @@ SHELL := bash
 
 export PATH := $(CURDIR)/.deps/tools/bin:$(PATH)
 
-WASM := target/wasm32-wasip1/wasm/filter.wasm
+WASM := target/filter.wasm
 WASM_BUDGET_BYTES := 1300000
 
 .PHONY: help
@@ -23,6 +23,7 @@ build: setup ## Build the native programs
 
 wasm: setup ## Build the filter that Envoy loads, and hold it to its size budget
 	cargo build --package filter --lib --target wasm32-wasip1 --profile wasm
+	@scripts/optimize-wasm.sh target/wasm32-wasip1/wasm/filter.wasm $(WASM)
 	@size=$$(stat -c %s $(WASM)); echo "$(WASM): $$size bytes of at most $(WASM_BUDGET_BYTES)"; \
 	[ "$$size" -le $(WASM_BUDGET_BYTES) ]
 

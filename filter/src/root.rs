@@ -9,10 +9,11 @@ use proxy_wasm::types::ContextType;
 use kv_routing::wire::UnixMillis;
 
 use crate::config::{Config, IngestConfig, RouteConfig};
-use crate::flow;
+use crate::flow::{self, Stream};
 use crate::host::envoy::EnvoyHost;
 use crate::host::{Host, Severity};
-use crate::http::{IngestHttp, PassHttp, RouteHttp};
+use crate::http::{self, Http};
+use crate::ingest::IngestStream;
 use crate::vm::Vm;
 
 /// Refreshes the load row, sends decisions and watches the bridge's heartbeat.
@@ -82,12 +83,12 @@ impl RootContext for Root {
     }
 
     fn create_http_context(&self, context: u32) -> Option<Box<dyn HttpContext>> {
-        let vm = Rc::clone(&self.vm);
-        Some(match &self.role {
-            Some(Role::Route(config)) => Box::new(RouteHttp::new(context, Rc::clone(config), vm)),
-            Some(Role::Ingest(config)) => Box::new(IngestHttp::new(Rc::clone(config), vm)),
-            None => Box::new(PassHttp),
-        })
+        let role = match &self.role {
+            Some(Role::Route(config)) => http::Role::Route(Stream::new(context, Rc::clone(config))),
+            Some(Role::Ingest(config)) => http::Role::Ingest(IngestStream::new(Rc::clone(config))),
+            None => http::Role::Pass,
+        };
+        Some(Box::new(Http::new(role, Rc::clone(&self.vm))))
     }
 
     fn get_type(&self) -> Option<ContextType> {

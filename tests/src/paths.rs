@@ -19,7 +19,7 @@ pub fn envoy() -> PathBuf {
 
 /// The filter as it ships.
 pub fn filter_wasm() -> PathBuf {
-    existing(target().join("wasm32-wasip1/wasm/filter.wasm"), "make wasm")
+    existing(target().join("filter.wasm"), "make wasm")
 }
 
 /// Folder with `tokenizer.json` and `tokenizer_config.json` of a model family, e.g. `qwen3`.

@@ -174,12 +174,10 @@ impl Ledger {
         self.held_on.len()
     }
 
-    /// Everything, for the VM's load row, in order of target id.
+    /// Everything, for the VM's load row, in no order.
     pub fn entries(&self) -> Vec<LoadRowEntry> {
         let entry = |(target, on): (&TargetId, &OnTarget)| LoadRowEntry { target: *target, booking: on.sum };
-        let mut entries: Vec<LoadRowEntry> = self.targets.iter().map(entry).collect();
-        entries.sort_unstable_by_key(|entry| entry.target);
-        entries
+        self.targets.iter().map(entry).collect()
     }
 
     /// Forgets failures of targets for which `known` is false; those with requests in flight stay.

@@ -11,6 +11,7 @@
 //! | `eligible` | which targets may be chosen at all |
 //! | `load`, `outside` | bookings of all VMs and engine-reported load, without counting a request twice |
 //! | `ledger` | what this VM has booked; shared prompt blocks count once |
+//! | `rank` | the one sort |
 //! | `pick` | cheapest or softmax, ties uniform |
 //! | `prefix_hash` | bounded-load hashing when there is nothing better |
 //! | `decide` | the ladder: one decision from everything above |
@@ -31,6 +32,7 @@ mod outside;
 mod pick;
 mod prefix_hash;
 pub mod program;
+mod rank;
 mod rng;
 mod route;
 pub mod session;

@@ -1,6 +1,7 @@
 //! From costs to an order of targets.
 
 use super::Rng;
+use super::rank::{ordered, rank};
 
 /// An order of targets: the chosen one, then the others from cheap to dear.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,10 +16,7 @@ pub struct Pick {
 /// proportional to `exp(-(cost - min) / ((max - min) * temperature))`; when all costs are equal, so are all chances.
 /// Costs must not be NaN.
 pub fn pick(costs: &[f64], temperature: f64, rng: &mut impl Rng) -> Pick {
-    let mut keyed: Vec<(f64, u64, u32)> =
-        (0..).zip(costs).map(|(position, cost)| (*cost, rng.next_u64(), position)).collect();
-    keyed.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-    let mut order: Vec<u32> = keyed.into_iter().map(|(_, _, position)| position).collect();
+    let mut order = rank(costs.iter().map(|cost| (ordered(*cost), rng.next_u64())));
     if temperature > 0.0 {
         let drawn = draw(costs, temperature, rng);
         if let Some(at) = order.iter().position(|position| *position == drawn) {

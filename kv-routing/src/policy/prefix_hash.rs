@@ -6,6 +6,7 @@
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
+use super::rank::rank;
 use crate::block::{BlockSize, SequenceHash};
 use crate::target::TargetId;
 
@@ -31,15 +32,10 @@ pub fn prefix_key(chain: &[SequenceHash], block_size: BlockSize, text: &[u8], to
 pub fn bounded_order(key: u64, targets: &[(TargetId, f64)], load_factor: f64) -> Vec<u32> {
     let total: f64 = targets.iter().map(|(_, requests)| requests).sum();
     let share = (load_factor * (total + 1.0) / targets.len().max(1) as f64).ceil();
-    let mut order: Vec<(bool, u64, u32)> = (0..)
-        .zip(targets)
-        .map(|(position, (id, requests))| {
-            let score = xxh3_64_with_seed(&id.0.to_le_bytes(), key);
-            (requests + 1.0 > share, u64::MAX - score, position)
-        })
-        .collect();
-    order.sort_unstable();
-    order.into_iter().map(|(_, _, position)| position).collect()
+    rank(targets.iter().map(|(id, requests)| {
+        let score = xxh3_64_with_seed(&id.0.to_le_bytes(), key);
+        (u64::from(requests + 1.0 > share), u64::MAX - score)
+    }))
 }
 
 #[cfg(test)]

@@ -136,7 +136,7 @@ fn unique_small(entries: Vec<(Value, Value)>) -> Vec<(Value, Value)> {
 fn unique_large(entries: Vec<(Value, Value)>) -> Dict {
     let mut order: Vec<u32> = (0..u32::try_from(entries.len()).unwrap_or(u32::MAX)).collect();
     let key_at = |entry: u32| entries.get(entry as usize).map_or("", |(key, _)| key_str(key));
-    order.sort_by(|&a, &b| key_at(a).cmp(key_at(b)).then(a.cmp(&b)));
+    sort_by_text(&mut order, &key_at);
     // For the first entry of every key, the entry whose value it gets; none for the repetitions.
     let mut value_from: Vec<Option<u32>> = vec![None; entries.len()];
     for group in order.chunk_by(|&a, &b| key_at(a).cmp(key_at(b)) == Ordering::Equal) {
@@ -154,9 +154,15 @@ fn unique_large(entries: Vec<(Value, Value)>) -> Dict {
         .collect();
     let mut by_key: Vec<u32> = (0..u32::try_from(unique.len()).unwrap_or(u32::MAX)).collect();
     let unique_key = |entry: u32| unique.get(entry as usize).map_or("", |(key, _)| key_str(key));
-    by_key.sort_by(|&a, &b| unique_key(a).cmp(unique_key(b)));
+    sort_by_text(&mut by_key, &unique_key);
     if unique.len() <= LINEAR {
         by_key.clear();
     }
     Dict { entries: unique, by_key }
+}
+
+/// Sorts entries by their text, equal ones by their number. Not generic: every sort is several kilobytes of the filter.
+#[inline(never)]
+fn sort_by_text<'a>(entries: &mut [u32], text: &dyn Fn(u32) -> &'a str) {
+    entries.sort_unstable_by(|&a, &b| text(a).cmp(text(b)).then(a.cmp(&b)));
 }

@@ -2,6 +2,7 @@
 
 use crate::policy::decide::Rated;
 use crate::policy::document::Mode;
+use crate::policy::rank::rank;
 use crate::policy::{Rng, Situation, bounded_order, pick};
 
 /// Positions in `rated` in the order a mode gives them; `None` for modes that price.
@@ -48,9 +49,7 @@ fn power_of_two(rated: &[Rated<'_>], rng: &mut impl Rng) -> Vec<u32> {
 
 /// By slot, beginning with the one whose turn it is.
 fn in_turn(rated: &[Rated<'_>], turn: u32) -> Vec<u32> {
-    let mut keyed: Vec<_> = (0_u32..).zip(rated).map(|(position, rated)| (rated.target.slot, position)).collect();
-    keyed.sort_unstable();
-    let mut order: Vec<u32> = keyed.into_iter().map(|(_, position)| position).collect();
+    let mut order = rank(rated.iter().map(|rated| (rated.target.slot.0.into(), 0)));
     let first = turn as usize % order.len().max(1);
     order.rotate_left(first);
     order

@@ -1,7 +1,7 @@
 //! The minijinja environment with Python's behaviour in it.
 
 use minijinja::value::Value;
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State, functions, tests};
 
 use super::{checks, filters, methods, strftime, tojson};
 use crate::openai::value::write_python;
@@ -9,19 +9,87 @@ use crate::openai::value::write_python;
 /// Variable that carries the local time in milliseconds to `strftime_now`.
 pub(super) const NOW: &str = "\u{1}now";
 
-/// An environment without templates.
+/// An environment without templates. It has what chat templates use, by name: all that minijinja registers by itself would be a
+/// fifth of the filter's code, and a template that uses something else is refused rather than rendered differently.
 pub(super) fn environment() -> Environment<'static> {
-    let mut env = Environment::new();
+    let mut env = Environment::empty();
     env.set_trim_blocks(true);
     env.set_lstrip_blocks(true);
     env.set_auto_escape_callback(|_| AutoEscape::None);
     env.set_formatter(print);
     env.set_unknown_method_callback(methods::call);
+    add_builtin_filters(&mut env);
+    add_builtin_checks(&mut env);
     add_filters(&mut env);
     add_checks(&mut env);
+    env.add_function("range", functions::range);
+    env.add_function("dict", functions::dict);
+    env.add_function("namespace", functions::namespace);
     env.add_function("raise_exception", raise_exception);
     env.add_function("strftime_now", strftime_now);
     env
+}
+
+/// Filters that do the same as Python's.
+fn add_builtin_filters(env: &mut Environment<'static>) {
+    use minijinja::filters;
+
+    env.add_filter("abs", filters::abs);
+    env.add_filter("attr", filters::attr);
+    env.add_filter("dictsort", filters::dictsort);
+    env.add_filter("first", filters::first);
+    env.add_filter("last", filters::last);
+    env.add_filter("map", filters::map);
+    env.add_filter("max", filters::max);
+    env.add_filter("min", filters::min);
+    env.add_filter("reject", filters::reject);
+    env.add_filter("rejectattr", filters::rejectattr);
+    env.add_filter("reverse", filters::reverse);
+    env.add_filter("round", filters::round);
+    env.add_filter("safe", filters::safe);
+    env.add_filter("select", filters::select);
+    env.add_filter("selectattr", filters::selectattr);
+    env.add_filter("sort", filters::sort);
+    env.add_filter("sum", filters::sum);
+    env.add_filter("unique", filters::unique);
+}
+
+/// Tests that do the same as Python's.
+fn add_builtin_checks(env: &mut Environment<'static>) {
+    env.add_test("undefined", tests::is_undefined);
+    env.add_test("defined", tests::is_defined);
+    env.add_test("none", tests::is_none);
+    env.add_test("boolean", tests::is_boolean);
+    env.add_test("odd", tests::is_odd);
+    env.add_test("even", tests::is_even);
+    env.add_test("divisibleby", tests::is_divisibleby);
+    env.add_test("integer", tests::is_integer);
+    env.add_test("string", tests::is_string);
+    env.add_test("mapping", tests::is_mapping);
+    env.add_test("true", tests::is_true);
+    env.add_test("false", tests::is_false);
+    env.add_test("sameas", tests::is_sameas);
+    for name in ["eq", "equalto", "=="] {
+        env.add_test(name, tests::is_eq);
+    }
+    for name in ["ne", "!="] {
+        env.add_test(name, tests::is_ne);
+    }
+    for name in ["lt", "lessthan", "<"] {
+        env.add_test(name, tests::is_lt);
+    }
+    for name in ["le", "<="] {
+        env.add_test(name, tests::is_le);
+    }
+    for name in ["gt", "greaterthan", ">"] {
+        env.add_test(name, tests::is_gt);
+    }
+    for name in ["ge", ">="] {
+        env.add_test(name, tests::is_ge);
+    }
+    env.add_test("in", tests::is_in);
+    env.add_test("filter", tests::is_filter);
+    env.add_test("test", tests::is_test);
 }
 
 fn add_filters(env: &mut Environment<'static>) {
