@@ -1,13 +1,16 @@
 //! Chat requests of a wanted length.
 
+use e2e::prompt;
 use serde_json::json;
 
 use crate::load::UNIQUE_BYTES;
 
 /// Replaced by text that no other request has.
 const MARK: &str = "#UNIQUE#";
-/// Average characters of one token of the words below in the common byte-level BPE vocabularies, with the space before it.
-const CHARACTERS_PER_TOKEN: f64 = 5.6;
+/// Characters of one token on average, measured with Qwen3's tokenizer on the text made here.
+const CHARACTERS_PER_TOKEN: f64 = 6.4;
+/// One word in so many is invented, as names and rare words are: a tokenizer that only remembers words must work too.
+const INVENTED_ONE_IN: usize = 7;
 const WORDS: [&str; 48] = [
     "system", "river", "careful", "window", "number", "market", "letter", "simple", "garden", "travel", "engine",
     "matter", "people", "between", "around", "against", "history", "science", "morning", "evening", "question",
@@ -58,13 +61,16 @@ fn chat(model: &str, tokens: usize, seed: u64, unique: Unique) -> String {
 }
 
 fn words(characters: usize, seed: u64) -> String {
+    let invented = prompt::text(seed, characters / 40 + 1);
+    let mut invented = invented.split_whitespace().cycle();
     let mut text = String::with_capacity(characters + 16);
     // A linear congruential generator (Knuth's MMIX constants): the text must differ by seed, nothing more.
     let mut state = seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     while text.len() < characters {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let pick = (state >> 33) as usize;
-        text.push_str(WORDS[pick % WORDS.len()]);
+        let word = if pick.is_multiple_of(INVENTED_ONE_IN) { invented.next() } else { WORDS.get(pick % WORDS.len()).copied() };
+        text.push_str(word.expect("there is always a word"));
         text.push_str(if pick.is_multiple_of(17) { ".\n" } else { " " });
     }
     text

@@ -15,7 +15,7 @@ async fn recorded() -> (Stack, Recorder) {
 #[tokio::test]
 async fn a_prompt_of_100_000_tokens_arrives_whole_and_routed() {
     let (mut stack, recorder) = recorded().await;
-    let document = prompt::question("mock", 7, 45_000);
+    let document = prompt::question("mock", 7, 50_000);
     stack.chat(&document).await.expect_ok();
     assert_eq!(recorder.only().body, document.to_string());
     let decision = stack.next_decision().await;
