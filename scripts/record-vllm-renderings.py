@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Records the prompts that vLLM's own code makes of chat bodies, for the tests of the request path.
+"""Records the prompts that vLLM's own code makes of bodies, for the tests of the request path.
 
 Opt-in; the tests need only its output. Runs vLLM's request models, message rewriting and template call as they are,
 around a tokenizer that is never asked for tokens. vLLM for the CPU takes about 6 GB:
@@ -29,7 +29,11 @@ from template_conversations import CONVERSATIONS, SEARCH, WEATHER, assistant, ca
 from tokenizers import Tokenizer, models  # noqa: E402
 from transformers import PreTrainedTokenizerFast  # noqa: E402
 from transformers.utils import chat_template_utils  # noqa: E402
+from vllm.entrypoints.anthropic.protocol import AnthropicMessagesRequest  # noqa: E402
+from vllm.entrypoints.anthropic.serving import AnthropicServingMessages  # noqa: E402
 from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest  # noqa: E402
+from vllm.entrypoints.openai.responses.protocol import ResponsesRequest  # noqa: E402
+from vllm.entrypoints.openai.responses.utils import construct_input_messages, construct_tool_dicts  # noqa: E402
 from vllm.renderers import hf, merge_kwargs  # noqa: E402
 from vllm.renderers.chat_utils import parse_chat_messages  # noqa: E402
 
@@ -44,7 +48,7 @@ TEMPLATES = [
     "NousResearch-Hermes-3-Llama-3.1-8B-tool_use", "MiniMax-M2", "Cohere2MoE", "microsoft-Phi-3.5-mini-instruct", "ibm-granite-granite-4.1",
 ]
 # These print everything a template is given, for either format.
-SEEN = "{{ messages | tojson }}\n{{ tools | tojson }}\n{{ documents | tojson }}\n{{ [add_generation_prompt, enable_thinking | default('unset'), reasoning_effort | default('unset'), bos_token] | tojson }}\n"
+SEEN = "{{ messages | tojson }}\n{{ tools | default(none) | tojson }}\n{{ documents | default(none) | tojson }}\n{{ [add_generation_prompt, enable_thinking | default('unset'), reasoning_effort | default('unset'), bos_token | default('')] | tojson }}\n"
 PROBES = {"probe string": SEEN + "content", "probe parts": SEEN + "{% for m in messages %}{% for part in m['content'] %}{% endfor %}{% endfor %}"}
 
 
@@ -133,6 +137,86 @@ def odd_bodies():
     yield {"messages": hello, "documents": []}
 
 
+def responses_bodies():
+    flat = {"type": "function", **WEATHER["function"]}
+    one = {"type": "function_call", "call_id": "c1", "name": "get_weather", "arguments": "{\"city\": \"Brno\"}"}
+    result = {"type": "function_call_output", "call_id": "c1", "output": "sunny"}
+    hello = {"role": "user", "content": "Hello"}
+    thought = {"type": "reasoning", "id": "r", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]}
+    answer = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Yes."}, {"type": "output_text", "text": "No."}]}
+    yield {"input": "Hello"}
+    yield {"input": "Hello", "instructions": "Be brief."}
+    yield {"input": "Hello", "instructions": ""}
+    yield {"input": [hello]}
+    yield {"input": [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "b"}]}]}
+    yield {"input": [{"role": "system", "content": "S"}, {"role": "developer", "content": "D"}, hello], "instructions": "I"}
+    yield {"input": [hello, {"role": "assistant", "content": "Yes?"}, hello]}
+    yield {"input": [hello, answer, hello]}
+    yield {"input": [hello, answer, {**answer, "content": [{"type": "output_text", "text": "More."}]}, hello]}
+    yield {"input": [hello, thought, answer, hello]}
+    yield {"input": [hello, answer, thought, hello]}
+    yield {"input": [hello, thought, {**thought, "id": "r2"}, answer, hello]}
+    yield {"input": [hello, {"type": "reasoning", "summary": [{"type": "summary_text", "text": "In short."}]}, answer, hello]}
+    yield {"input": [hello, {"type": "reasoning", "summary": []}, answer, hello]}
+    yield {"input": [hello, {"type": "reasoning", "summary": [], "encrypted_content": "x"}, answer, hello]}
+    yield {"input": [hello, one, result], "tools": [flat]}
+    yield {"input": [hello, thought, one, {**one, "call_id": "c2"}, result, {**result, "call_id": "c2"}], "tools": [flat]}
+    yield {"input": [hello, answer, one, result, answer, hello], "tools": [flat, {"type": "web_search"}]}
+    yield {"input": [hello, {**one, "namespace": "sky"}, result], "tools": [{"type": "namespace", "name": "sky", "description": "d", "tools": [flat]}]}
+    yield {"input": [hello, {"type": "custom_tool_call", "call_id": "c", "name": "run", "input": "ls \"-l\""}, {"type": "custom_tool_call_output", "call_id": "c", "output": "ok"}],
+           "tools": [{"type": "custom", "name": "run", "description": "Runs."}]}
+    yield {"input": [hello, {**one, "arguments": "{broken"}, {**result, "output": [{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "b"}]}], "tools": [flat]}
+    yield {"input": "Hello", "tools": [flat], "tool_choice": "none"}
+    yield {"input": "Hello", "tools": [{"type": "function", "name": "f", "parameters": None, "strict": True}]}
+    yield {"input": "Hello", "tools": [{"type": "web_search"}]}
+    for effort in ("none", "minimal", "high", None):
+        yield {"input": "Hello", "reasoning": {"effort": effort}}
+    yield {"input": "Hello", "chat_template_kwargs": {"enable_thinking": False}, "reasoning": {"effort": "low", "summary": "auto"}}
+    for status in ("in_progress", "incomplete", "completed"):
+        yield {"input": [hello, {**answer, "id": "m", "status": status}]}
+        yield {"input": [hello, {"type": "message", "role": "assistant", "content": "Once upon ", "status": status}]}
+    yield {"input": [hello, {"type": "item_reference", "id": "x"}]}
+    yield {"input": []}
+
+
+def anthropic_bodies():
+    tool = {"name": "get_weather", "description": "Current weather", "input_schema": {"properties": {"city": {"type": "string"}}, "required": ["city"]}}
+    hello = {"role": "user", "content": "Hello"}
+    use = {"type": "tool_use", "id": "t1", "name": "get_weather", "input": {"city": "Brno", "n": 1.0}}
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": "sunny"}
+
+    def parts(*blocks, role="user"):
+        return {"role": role, "content": list(blocks)}
+
+    yield {"messages": [hello]}
+    yield {"messages": [hello], "system": "Be brief."}
+    yield {"messages": [hello], "system": [text("Be brief. "), {**text("Be kind."), "cache_control": {"type": "ephemeral"}}]}
+    yield {"messages": [hello], "system": [text("x-anthropic-billing-header: cch=1"), text("Be kind.")]}
+    yield {"messages": [hello], "system": "x-anthropic-billing-header: cch=1\nBe kind."}
+    yield {"messages": [parts(text("a")), parts(text("b"), text("c"), role="assistant"), parts(text(""), text("d"))]}
+    yield {"messages": [hello, parts(text("Looking."), use, role="assistant"), parts(result, text("And?"))], "tools": [tool]}
+    yield {"messages": [hello, parts(use, {**use, "id": "t2"}, role="assistant"), parts(result, {**result, "tool_use_id": "t2", "content": [text("a"), text("b")]})], "tools": [tool]}
+    yield {"messages": [hello, parts({"type": "thinking", "thinking": "Hm. ", "signature": "s"}, {"type": "thinking", "thinking": "Ah."}, text("Yes"), role="assistant"), hello]}
+    yield {"messages": [hello, parts({"type": "redacted_thinking", "data": "x"}, role="assistant"), hello]}
+    yield {"messages": [hello, parts(use, role="assistant"), parts({**result, "content": None})], "tools": [tool]}
+    yield {"messages": [hello, parts(use, role="assistant"), parts({**result, "content": [{"type": "tool_reference", "tool_name": "get_weather"}]})], "tools": [tool]}
+    yield {"messages": [hello, parts({**use, "input": {}}, role="assistant"), parts(result, {"type": "tool_reference", "tool_name": "x"}, text("q"))], "tools": [{**tool, "strict": True, "defer_loading": True}]}
+    for choice in ("auto", "any", "none"):
+        yield {"messages": [hello], "tools": [tool], "tool_choice": {"type": choice}}
+    yield {"messages": [hello], "tools": [tool, {"name": "noop", "input_schema": {"type": "object"}}]}
+    yield {"messages": [hello, {"role": "system", "content": "Late."}, hello], "system": "Early."}
+    yield {"messages": [hello, parts(text("L"), text("ate"), role="system"), hello, {"role": "system", "content": "x-anthropic-billing-header: 1"}, hello]}
+    for thinking in ({"type": "disabled"}, {"type": "enabled", "budget_tokens": 1024}, {"type": "adaptive"}):
+        yield {"messages": [hello], "thinking": thinking}
+        yield {"messages": [hello], "thinking": thinking, "output_config": {"effort": "high"}}
+    yield {"messages": [hello], "chat_template_kwargs": {"enable_thinking": True}, "output_config": {"effort": "low"}}
+    yield {"messages": [parts()]}
+    yield {"messages": []}
+
+
+CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
+
+
 def bodies(args):
     if args.random:
         dice = random.Random(args.seed)
@@ -146,29 +230,68 @@ def bodies(args):
                 body["reasoning_effort"] = dice.choice(["none", "low", "high"])
             if dice.random() < 0.2:
                 body |= {"continue_final_message": True, "add_generation_prompt": False}
-            yield body
+            yield CHAT, body
         return
     for case in CONVERSATIONS:
         if "image" not in case["name"]:
-            yield as_body(case)
-    for body in odd_bodies():
-        yield {"model": "m", **body}
+            yield CHAT, as_body(case)
+    for path, made in ((CHAT, odd_bodies()), (RESPONSES, responses_bodies()), (MESSAGES, anthropic_bodies())):
+        for body in made:
+            yield path, {"model": "m", **({"max_tokens": 2048} if path == MESSAGES else {}), **body}
 
 
-def prompt(body, template, tokenizer, format):
-    request = ChatCompletionRequest.model_validate(json.loads(json.dumps(body)))
-    if request.chat_template is not None or (request.chat_template_kwargs or {}).get("chat_template") is not None:
-        raise ValueError("request template")
-    tools = None if request.tools is None else [one.model_dump() for one in request.tools]
-    params = request.build_chat_params(None, "auto").with_defaults(merge_kwargs(None, {"tools": tools, "tokenize": False}))
-    config = types.SimpleNamespace(
-        multimodal_config=None, enable_prompt_embeds=False, tokenizer_revision=None, code_revision=None, model="m", tokenizer="m",
-        revision=None, trust_remote_code=False, is_multimodal_model=False, renderer_num_workers=1, hf_config=types.SimpleNamespace(model_type="none"))
-    conversation, media, _ = parse_chat_messages(request.messages, config, content_format=format)
-    assert media is None
-    kwargs = params.get_apply_chat_template_kwargs()
-    kwargs.pop("chat_template", None)
-    return hf.safe_apply_chat_template(config, tokenizer, conversation, chat_template=template, **kwargs)
+CONFIG = types.SimpleNamespace(
+    multimodal_config=None, enable_prompt_embeds=False, tokenizer_revision=None, code_revision=None, model="m", tokenizer="m",
+    revision=None, trust_remote_code=False, is_multimodal_model=False, renderer_num_workers=1, hf_config=types.SimpleNamespace(model_type="none"))
+
+
+class Engine:
+    """What a server with one template does to a request until there is text to tokenize."""
+
+    def __init__(self, template, tokenizer, format):
+        self.template, self.tokenizer, self.format = template, tokenizer, format
+
+    def prompt(self, path, body):
+        body = json.loads(json.dumps(body))
+        if path == RESPONSES:
+            return self.responses(ResponsesRequest.model_validate(body))
+        if path == MESSAGES:
+            request = AnthropicMessagesRequest.model_validate(body)
+            merge = AnthropicServingMessages._detect_merge_inline_system(self.template)
+            effort = self.disabled_effort() if request.thinking is not None and request.thinking.type == "disabled" else "none"
+            return self.chat(AnthropicServingMessages.to_chat_completion_request(
+                request, merge_inline_system=merge, disabled_thinking_effort=effort))
+        return self.chat(ChatCompletionRequest.model_validate(body))
+
+    def disabled_effort(self):
+        def probe(effort):
+            try:
+                return self.chat(ChatCompletionRequest(messages=[{"role": "user", "content": "Hi"}], reasoning_effort=effort))
+            except Exception:
+                return None
+
+        none = probe("none")
+        return "low" if none is None or any(probe(effort) == none for effort in ("low", "medium", "high", "xhigh", "max")) else "none"
+
+    def chat(self, request):
+        if request.chat_template is not None or (request.chat_template_kwargs or {}).get("chat_template") is not None:
+            raise ValueError("request template")
+        tools = None if request.tools is None else [one.model_dump() for one in request.tools]
+        return self.render(request, request.messages, tools, None)
+
+    def responses(self, request):
+        tools = construct_tool_dicts(request.tools, request.tool_choice)
+        messages = construct_input_messages(request_instructions=request.instructions, request_input=request.input)
+        return self.render(request, messages, tools, request.build_chat_params(None, "auto").chat_template_kwargs)
+
+    def render(self, request, messages, tools, default_kwargs):
+        defaults = merge_kwargs(default_kwargs, {"tools": tools, "tokenize": False})
+        params = request.build_chat_params(None, "auto").with_defaults(defaults)
+        conversation, media, _ = parse_chat_messages(messages, CONFIG, content_format=self.format)
+        assert media is None
+        kwargs = params.get_apply_chat_template_kwargs()
+        kwargs.pop("chat_template", None)
+        return hf.safe_apply_chat_template(CONFIG, self.tokenizer, conversation, chat_template=self.template, **kwargs)
 
 
 def main():
@@ -193,9 +316,10 @@ def main():
         if name not in TEMPLATES and name not in PROBES:
             continue
         results = []
-        for index, body in enumerate(all_bodies):
+        engine = Engine(template, tokenizer, formats[name])
+        for index, (path, body) in enumerate(all_bodies):
             try:
-                made = prompt(body, template, tokenizer, formats[name])
+                made = engine.prompt(path, body)
             except Exception as error:  # the engine answers with an error
                 results.append(None)
                 if args.texts:
@@ -221,7 +345,7 @@ def main():
         "templates": goldens,
     }
     (args.out / "vllm-renderings.json").write_text(json.dumps(header, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
-    lines = [json.dumps(body, ensure_ascii=False, separators=(",", ":")) for body in all_bodies]
+    lines = [f"{path} {json.dumps(body, ensure_ascii=False, separators=(',', ':'))}" for path, body in all_bodies]
     (args.out / "vllm-bodies.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     print(f"{len(formats)} content formats; {len(goldens)} templates x {len(all_bodies)} bodies: {rendered} rendered")
 

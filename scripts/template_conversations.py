@@ -263,3 +263,33 @@ def random_conversations(count, seed):
                 case["variables"][name] = dice.choice([True, False, "low", "high", None])
         made.append(case)
     return made
+
+
+# Jinja expressions over one value `x`, to compare the filters, tests and methods themselves.
+EXPRESSIONS = [
+    "x", "x ~ x", "x | string", "x | trim", "x | trim('ab ')", "x | upper", "x | lower", "x | title", "x | capitalize", "x | length", "x | count",
+    "x | list", "x | first", "x | last", "x | join", "x | join(', ')", "x | join('-', attribute='a')", "x | default('d')", "x | default('d', true)",
+    "x | default('d', boolean=true)", "y | default('d')", "y | default(default_value='e')", "x | d('z')", "x | int", "x | int(7)", "x | float", "x | abs", "x | round",
+    "x | replace('a', 'b')", "x | replace('', '-')", "x | replace('a', 'b', 1)", "x | indent", "x | indent(2)", "x | indent(2, true)", "x | indent(width=3, first=true)",
+    "x | indent(2, blank=true)", "x | indent('> ')", "x | reverse | list", "x | sort", "x | unique | list", "x | items | list", "x | dictsort", "x | map('string') | list",
+    "x | map('upper') | join(',')", "x | map(attribute='a') | list", "x | select | list", "x | reject | list", "x | select('string') | list", "x | selectattr('a') | list",
+    "x | selectattr('a', 'equalto', 1) | list", "x | rejectattr('a', 'defined') | list", "x | select('in', ['a', 1]) | list", "x | batch(2) | list", "x | min", "x | max", "x | sum",
+    "x | tojson", "x | tojson(indent=2)", "x | tojson(ensure_ascii=true)", "x | tojson(separators=(',', ':'))", "x | tojson(sort_keys=true)", "x | tojson(indent=4, ensure_ascii=false)",
+    "x is defined", "x is undefined", "x is none", "x is string", "x is number", "x is integer", "x is float", "x is boolean", "x is true", "x is false", "x is mapping",
+    "x is sequence", "x is iterable", "x is callable", "x is lower", "x is upper", "x is in ['a', 1, none]", "x is sameas none", "x is eq 1", "x is odd", "y is defined",
+    "y is none", "y is iterable", "y is sequence", "y | length", "y | list", "y ~ 'a'", "x == 1", "x == '1'", "x == none", "x == []", "x == {}", "x != x", "not x", "x and 'y'", "x or 'y'",
+    "'yes' if x else 'no'", "x[0]", "x[-1]", "x['a']", "x.a", "x[:2]", "x[1:]", "x[-2:]", "x[::-1]", "x[1:3]", "x[::2]", "x * 2", "x + x", "x + 1", "x - 1", "x / 2", "x // 2", "x % 3", "x ** 2", "-x",
+    "'a' in x", "1 in x", "x in 'abc'", "x in ['a', 1]", "x < 2", "x >= 1", "1 < x < 5", "[x, x]", "{'k': x}", "[1.0, none, true, 'it''s', x]", "x.strip()", "x.strip('ab\\n')",
+    "x.lstrip()", "x.rstrip()", "x.lstrip('\\n')", "x.rstrip(' ')", "x.split()", "x.split('a')", "x.split(' ', 1)", "x.split('a')[-1]", "x.split(sep='a', maxsplit=1)", "x.split(none, 1)", "x.rsplit('a', 1)", "x.rsplit()",
+    "x.rsplit(none, 1)", "x.splitlines()", "x.splitlines(true)", "x.partition('a')", "x.rpartition('a')", "x.startswith('a')", "x.startswith(('a', 'b'))", "x.endswith('a')", "x.endswith('')",
+    "x.removeprefix('a')", "x.removesuffix('a')", "x.replace('a', 'xx')", "x.replace('a', '', 1)", "x.replace('', '-')", "x.find('b')", "x.rfind('a')", "x.index('a')", "x.count('a')", "x.count('')", "'-'.join(x)",
+    "x.upper()", "x.lower()", "x.title()", "x.capitalize()", "x.swapcase()", "x.isspace()", "x.isalpha()", "x.isalnum()", "x.isdigit()", "x.isnumeric()", "x.isupper()", "x.islower()", "x.isascii()",
+    "x.zfill(5)", "x.ljust(6, '.')", "x.rjust(6)", "x.center(7, '*')", "'<{}>'.format(x)", "'{0}-{0}'.format(x)", "'{a!r}{{}}'.format(a=x)", "x.items()", "x.keys()", "x.values()", "x.items() | list", "x.get('a')", "x.get('zz', 'd')",
+    "x.keys() | list", "x.values() | list", "x.copy()", "x.append(1)", "x.pop()", "x.nothing", "x.nothing.more", "x.nothing()", "range(3) | list", "range(x) | list", "namespace(a=x).a", "dict(a=x)", "x | wordcount",
+    "x | first | default('none')", "loop | default('no loop')", "x | string | length", "(x | tojson)[:3]", "x | join('|') | upper", "x is mapping and x.a is defined", "x | sort(reverse=true)", "x | sort(attribute='a')", "x | dictsort(by='value')", "x | round(2)", "x | round(1, 'ceil')", "x | round(0, 'floor')", "x | first", "x | map(attribute='a') | map('string') | join(',')", "x[::-2]", "x[2::-1]", "x[:1:-1]", "x[-1:0:-1]", "x[5::-1]", "(x ~ '')[::-1]", "x[::-1][::-1]", "x is divisibleby(0)", "raise_exception(x)", "strftime_now('%d %b %Y, %H:%M %j %A')",
+]
+VALUES = [
+    None, True, False, 0, 1, -7, 2**70, 1.0, 0.5, -2.5, 1e-7, 1e20, "", " ", "a", "banana", "  padded\n", "\n\na b  c\n", "Ünï ß ǆ Straße", "line\r\nline\x0btab\tend\u2028x", "it's \"q\" \\ \x07 \u00e9\u200b🙂",
+    "12", " 42 ", "1.5", "-3", "abc def-ghi (jkl)", "<b>&amp;</b>", [], [1, 2, 3], ["a", "b", "a"], [None, True, 1.0, "x"], [[1], [2]], [{"a": 1, "b": 2}, {"a": 2}, {"b": 3}], {}, {"a": 1}, {"a": None, "b": [1, {"c": "d"}], "é": 1.5},
+    {"b": 1, "A": 2, "a": 3}, {"items": 1, "keys": 2, "get": 3},
+]

@@ -1,4 +1,4 @@
-//! Chat bodies through parsing and rendering, against the prompts that vLLM's own code made of them
+//! Bodies through parsing and rendering, against the prompts that vLLM's own code made of them
 //! (`scripts/record-vllm-renderings.py`), and content formats against its own detection.
 
 #![cfg(not(target_family = "wasm"))]
@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use kv_routing::openai::{Endpoint, PromptInput, parse};
+use kv_routing::openai::{Endpoint, Exactness, PromptInput, parse};
 use kv_routing::tokens::template::{ContentFormat, Renderer, TemplateConfig, analysis};
 use kv_routing::wire::UnixMillis;
 use serde_json::Value;
@@ -44,8 +44,13 @@ fn content_formats_are_those_vllm_detects() {
 }
 
 /// What one body becomes.
-fn rendered(renderer: &Renderer, body: &str, now: UnixMillis) -> Result<String, String> {
-    let request = parse(Endpoint::ChatCompletions, body.as_bytes()).map_err(|error| error.to_string())?;
+fn rendered(renderer: &Renderer, line: &str, now: UnixMillis) -> Result<String, String> {
+    let (path, body) = line.split_once(' ').unwrap();
+    let endpoint = Endpoint::of_path(path).unwrap();
+    let request = parse(endpoint, body.as_bytes()).map_err(|error| error.to_string())?;
+    if request.exactness != Exactness::Exact {
+        return Err(format!("{:?}", request.exactness));
+    }
     let PromptInput::Chat(chat) = &request.prompt else { return Err("no messages".to_owned()) };
     renderer.render(chat, now).map(|rendered| rendered.text).map_err(|error| error.to_string())
 }

@@ -27,6 +27,16 @@ pub struct ChatInput<'a> {
     pub continue_final_message: bool,
     /// `reasoning_effort`.
     pub reasoning_effort: Option<Cow<'a, str>>,
+    /// Set for `/v1/messages`.
+    pub anthropic: Option<Anthropic>,
+}
+
+/// What vLLM decides for `/v1/messages` by asking the template: a system message that the template accepts only in
+/// front is moved there, and disabled thinking is said in the way that makes a difference.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Anthropic {
+    /// `thinking` is `{"type": "disabled"}`.
+    pub thinking_disabled: bool,
 }
 
 impl Default for ChatInput<'_> {
@@ -41,6 +51,7 @@ impl Default for ChatInput<'_> {
             add_generation_prompt: true,
             continue_final_message: false,
             reasoning_effort: None,
+            anthropic: None,
         }
     }
 }

@@ -18,6 +18,6 @@ mod request;
 pub mod value;
 
 pub use body::parse;
-pub use chat::{ChatInput, Content, MediaId, Message, Part, ToolChoice};
+pub use chat::{Anthropic, ChatInput, Content, MediaId, Message, Part, ToolChoice};
 pub use endpoint::Endpoint;
 pub use request::{BodyError, Exactness, Inexact, InferenceRequest, PromptInput};

@@ -20,6 +20,9 @@ pub(super) fn read<'a>(cursor: &mut Cursor<'a>) -> Result<InferenceRequest<'a>, 
         Ok(())
     })?;
     request.max_tokens = bound.get();
+    if chat.input.tools.as_ref().is_some_and(|tools| tools.len() == Some(0)) {
+        return Err(BodyError::field("tools", "must not be empty"));
+    }
     if chat.given {
         chat.into_request(&mut request);
     }
@@ -32,7 +35,8 @@ pub(super) struct ChatFields<'a> {
     pub(super) input: ChatInput<'a>,
     /// Whether there are `messages` at all.
     pub(super) given: bool,
-    media: bool,
+    /// Whether any message has an image, audio or video.
+    pub(super) media: bool,
 }
 
 impl<'a> ChatFields<'a> {

@@ -7,7 +7,7 @@ use minijinja::Value;
 use crate::openai::chat::{Content, Message};
 use crate::openai::json::{Cursor, Kind};
 use crate::openai::request::BodyError;
-use crate::openai::value::DictBuilder;
+use crate::openai::value::{Dict, DictBuilder, List};
 
 use super::content;
 
@@ -42,10 +42,45 @@ fn one(cursor: &mut Cursor<'_>, media: &mut bool) -> Result<Message, BodyError> 
                 role = Some(Value::from(text.ok_or_else(|| BodyError::field(FIELD, "`role` must be a string"))?));
             }
             "content" => content = content::read(cursor, media)?,
+            "tool_calls" => fields.set("tool_calls", in_api_order(&cursor.value()?)),
             _ => fields.insert(Value::from(key), cursor.value()?),
         }
         Ok(())
     })?;
     let role = role.ok_or_else(|| BodyError::field(FIELD, "a message has no `role`"))?;
     Ok(Message { role, content, fields: Arc::new(fields.build()) })
+}
+
+/// A message with nothing but a role and a content.
+pub(super) fn plain(role: &str, content: Content) -> Message {
+    Message { role: Value::from(role), content, fields: Arc::default() }
+}
+
+/// Tool calls with the fields that the API knows in its order, then whatever else was sent: so do the engines' request
+/// types put them, and templates print them.
+fn in_api_order(calls: &Value) -> Value {
+    let Some(calls) = calls.downcast_object_ref::<List>() else { return calls.clone() };
+    let ordered = calls.items().iter().map(|call| {
+        let Some(call) = call.downcast_object_ref::<Dict>() else { return call.clone() };
+        let mut made = DictBuilder::default();
+        for (name, value) in ordered_fields(call, &["id", "function", "type"]) {
+            match value.downcast_object_ref::<Dict>().filter(|_| name == "function") {
+                Some(function) => {
+                    let mut inner = DictBuilder::default();
+                    for (name, value) in ordered_fields(function, &["arguments", "name"]) {
+                        inner.set(name, value.clone());
+                    }
+                    made.set(name, inner.finish());
+                }
+                None => made.set(name, value.clone()),
+            }
+        }
+        made.finish()
+    });
+    List::value(ordered.collect())
+}
+
+fn ordered_fields<'d>(dict: &'d Dict, first: &'d [&'d str]) -> impl Iterator<Item = (&'d str, &'d Value)> {
+    let known = first.iter().filter_map(|name| Some((*name, dict.get(name)?)));
+    known.chain(dict.iter().filter(|(name, _)| !first.contains(name)))
 }

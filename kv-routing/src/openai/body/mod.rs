@@ -1,11 +1,15 @@
 //! One file per kind of body.
 
+mod anthropic;
+mod anthropic_blocks;
 mod chat;
 mod common;
 mod content;
 mod fields;
 mod generate;
 mod message;
+mod responses;
+mod responses_items;
 mod text;
 
 #[cfg(test)]
@@ -30,7 +34,8 @@ pub fn parse(endpoint: Endpoint, body: &[u8]) -> Result<InferenceRequest<'_>, Bo
         Endpoint::Embeddings => text::read_embedding(&mut cursor)?,
         Endpoint::Generate => generate::read_sglang(&mut cursor)?,
         Endpoint::InferenceGenerate => generate::read_vllm(&mut cursor)?,
-        Endpoint::Responses | Endpoint::Messages => chat::read(&mut cursor)?,
+        Endpoint::Responses => responses::read(&mut cursor)?,
+        Endpoint::Messages => anthropic::read(&mut cursor)?,
     };
     cursor.end()?;
     Ok(request)

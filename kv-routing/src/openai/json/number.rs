@@ -76,8 +76,25 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Reads a plain integer that fits 32 bits, the common form of a token id.
+    /// Reads an integer that fits 32 bits, the form of a token id; none when the number is another.
     pub(crate) fn small_integer(&mut self) -> Result<Option<u32>, JsonError> {
+        self.skip_space();
+        // Up to nine digits cannot overflow, and longer ones are no one's token ids.
+        let mut value: u32 = 0;
+        let mut digits = 0;
+        for byte in self.rest().iter().take(10) {
+            if !byte.is_ascii_digit() {
+                break;
+            }
+            value = value.wrapping_mul(10).wrapping_add(u32::from(byte - b'0'));
+            digits += 1;
+        }
+        let leading_zero = digits > 1 && self.byte() == Some(b'0');
+        let next = self.rest().get(digits).copied();
+        if (1..10).contains(&digits) && !leading_zero && !matches!(next, Some(b'.' | b'e' | b'E')) {
+            self.at += digits;
+            return Ok(Some(value));
+        }
         Ok(match self.number()? {
             Number::Int(value) => u32::try_from(value).ok(),
             Number::Float(_) => None,

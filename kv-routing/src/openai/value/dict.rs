@@ -7,6 +7,7 @@ use std::sync::Arc;
 use minijinja::Value;
 use minijinja::value::{Enumerator, Object, ObjectExt, ObjectRepr};
 
+use super::order::order;
 use super::repr::write_repr;
 
 /// Up to this many entries a linear search beats an index.
@@ -17,7 +18,7 @@ const LINEAR: usize = 12;
 pub struct Dict {
     entries: Vec<(Value, Value)>,
     /// Entry numbers in key order; empty for small dicts.
-    by_key: Vec<u32>,
+    by_key: Vec<usize>,
 }
 
 fn key_str(key: &Value) -> &str {
@@ -31,7 +32,7 @@ impl Dict {
             self.entries.iter().find(|(name, _)| key_str(name) == key)
         } else {
             let found = self.by_key.binary_search_by(|&entry| self.key_of(entry).cmp(key)).ok()?;
-            self.entries.get(*self.by_key.get(found)? as usize)
+            self.entries.get(*self.by_key.get(found)?)
         };
         entry.map(|(_, value)| value)
     }
@@ -51,8 +52,8 @@ impl Dict {
         self.entries.is_empty()
     }
 
-    fn key_of(&self, entry: u32) -> &str {
-        self.entries.get(entry as usize).map_or("", |(key, _)| key_str(key))
+    fn key_of(&self, entry: usize) -> &str {
+        self.entries.get(entry).map_or("", |(key, _)| key_str(key))
     }
 }
 
@@ -70,7 +71,7 @@ impl Object for Dict {
     }
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
-        self.mapped_rev_key_value_enumerator(|this| {
+        self.mapped_key_value_enumerator(|this| {
             Box::new(this.entries.iter().map(|(key, value)| (key.clone(), value.clone())))
         })
     }
@@ -134,35 +135,27 @@ fn unique_small(entries: Vec<(Value, Value)>) -> Vec<(Value, Value)> {
 }
 
 fn unique_large(entries: Vec<(Value, Value)>) -> Dict {
-    let mut order: Vec<u32> = (0..u32::try_from(entries.len()).unwrap_or(u32::MAX)).collect();
-    let key_at = |entry: u32| entries.get(entry as usize).map_or("", |(key, _)| key_str(key));
-    sort_by_text(&mut order, &key_at);
+    let key_at = |entry: usize| entries.get(entry).map_or("", |(key, _)| key_str(key));
+    let sorted = order(entries.len(), &|a, b| key_at(a).cmp(key_at(b)));
     // For the first entry of every key, the entry whose value it gets; none for the repetitions.
-    let mut value_from: Vec<Option<u32>> = vec![None; entries.len()];
-    for group in order.chunk_by(|&a, &b| key_at(a).cmp(key_at(b)) == Ordering::Equal) {
+    let mut value_from: Vec<Option<usize>> = vec![None; entries.len()];
+    for group in sorted.chunk_by(|&a, &b| key_at(a).cmp(key_at(b)) == Ordering::Equal) {
         if let (Some(&first), Some(&last)) = (group.first(), group.last())
-            && let Some(slot) = value_from.get_mut(first as usize)
+            && let Some(slot) = value_from.get_mut(first)
         {
             *slot = Some(last);
         }
     }
-    let value_at = |entry: u32| entries.get(entry as usize).map(|(_, value)| value.clone());
+    let value_at = |entry: usize| entries.get(entry).map(|(_, value)| value.clone());
     let unique: Vec<(Value, Value)> = entries
         .iter()
         .zip(&value_from)
         .filter_map(|((key, _), from)| Some((key.clone(), value_at((*from)?)?)))
         .collect();
-    let mut by_key: Vec<u32> = (0..u32::try_from(unique.len()).unwrap_or(u32::MAX)).collect();
-    let unique_key = |entry: u32| unique.get(entry as usize).map_or("", |(key, _)| key_str(key));
-    sort_by_text(&mut by_key, &unique_key);
     if unique.len() <= LINEAR {
-        by_key.clear();
+        return Dict { entries: unique, by_key: Vec::new() };
     }
+    let unique_key = |entry: usize| unique.get(entry).map_or("", |(key, _)| key_str(key));
+    let by_key = order(unique.len(), &|a, b| unique_key(a).cmp(unique_key(b)));
     Dict { entries: unique, by_key }
-}
-
-/// Sorts entries by their text, equal ones by their number. Not generic: every sort is several kilobytes of the filter.
-#[inline(never)]
-fn sort_by_text<'a>(entries: &mut [u32], text: &dyn Fn(u32) -> &'a str) {
-    entries.sort_unstable_by(|&a, &b| text(a).cmp(text(b)).then(a.cmp(&b)));
 }

@@ -1,26 +1,74 @@
-//! A list.
+//! Lists, tuples and what a dict's methods return.
 
 use std::fmt;
 use std::sync::Arc;
 
 use minijinja::Value;
-use minijinja::value::{Enumerator, Object, ObjectExt, ObjectRepr};
+use minijinja::value::{Enumerator, Object, ObjectRepr};
 
 use super::repr::write_repr;
 
-/// A list that came from JSON.
+/// What a sequence is in Python; it shows when one is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Shape {
+    /// `[1, 2]`
+    #[default]
+    List,
+    /// `(1, 2)`
+    Tuple,
+    /// `dict_items([...])`
+    Items,
+    /// `dict_keys([...])`
+    Keys,
+    /// `dict_values([...])`
+    Values,
+}
+
+impl Shape {
+    /// What is printed around the items of a sequence of `len` items.
+    pub(super) fn brackets(self, len: usize) -> (&'static str, &'static str) {
+        match self {
+            Self::List => ("[", "]"),
+            Self::Tuple if len == 1 => ("(", ",)"),
+            Self::Tuple => ("(", ")"),
+            Self::Items => ("dict_items([", "])"),
+            Self::Keys => ("dict_keys([", "])"),
+            Self::Values => ("dict_values([", "])"),
+        }
+    }
+}
+
+/// A sequence that came from JSON or from one of Python's functions.
 #[derive(Debug, Default)]
-pub struct List(Vec<Value>);
+pub struct List {
+    items: Vec<Value>,
+    shape: Shape,
+}
 
 impl List {
     /// A list as a template value.
     pub fn value(items: Vec<Value>) -> Value {
-        Value::from_object(Self(items))
+        Self::shaped(items, Shape::List)
+    }
+
+    /// A tuple as a template value.
+    pub fn tuple(items: Vec<Value>) -> Value {
+        Self::shaped(items, Shape::Tuple)
+    }
+
+    /// A sequence of any shape as a template value.
+    pub fn shaped(items: Vec<Value>, shape: Shape) -> Value {
+        Value::from_object(Self { items, shape })
     }
 
     /// The items.
     pub fn items(&self) -> &[Value] {
-        &self.0
+        &self.items
+    }
+
+    /// What it is in Python.
+    pub fn shape(&self) -> Shape {
+        self.shape
     }
 }
 
@@ -30,15 +78,11 @@ impl Object for List {
     }
 
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
-        self.0.get(key.as_usize()?).cloned()
+        self.items.get(key.as_usize()?).cloned()
     }
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
-        self.mapped_rev_enumerator(|this| Box::new(this.0.iter().cloned()))
-    }
-
-    fn enumerator_len(self: &Arc<Self>) -> Option<usize> {
-        Some(self.0.len())
+        Enumerator::Seq(self.items.len())
     }
 
     fn render(self: &Arc<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,6 +3,7 @@
 mod dict;
 mod float;
 mod list;
+mod order;
 mod repr;
 
 #[cfg(test)]
@@ -10,5 +11,6 @@ mod tests;
 
 pub use dict::{Dict, DictBuilder};
 pub use float::Float;
-pub use list::List;
+pub use list::{List, Shape};
+pub(crate) use order::order;
 pub use repr::{float_repr, write_python, write_repr};

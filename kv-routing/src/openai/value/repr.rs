@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 use minijinja::Value;
 use minijinja::value::ValueKind;
 
-use super::Float;
+use super::{Float, List};
 
 /// `repr` of a finite or infinite float: the shortest digits that read back, with an exponent below 1e-4 and from 1e16.
 pub fn float_repr(value: f64) -> String {
@@ -63,14 +63,16 @@ pub fn write_repr(value: &Value, out: &mut dyn Write) -> fmt::Result {
 }
 
 fn sequence_repr(value: &Value, out: &mut dyn Write) -> fmt::Result {
-    out.write_char('[')?;
+    let shape = value.downcast_object_ref::<List>().map(List::shape).unwrap_or_default();
+    let (open, close) = shape.brackets(value.len().unwrap_or(0));
+    out.write_str(open)?;
     for (index, item) in value.as_object().and_then(|object| object.try_iter()).into_iter().flatten().enumerate() {
         if index > 0 {
             out.write_str(", ")?;
         }
         write_repr(&item, out)?;
     }
-    out.write_char(']')
+    out.write_str(close)
 }
 
 fn mapping_repr(value: &Value, out: &mut dyn Write) -> fmt::Result {

@@ -43,3 +43,11 @@ pub(super) fn is_lower(value: &Value) -> bool {
 pub(super) fn is_upper(value: &Value) -> bool {
     super::methods::is_cased(&super::filters::text(value), char::is_uppercase, char::is_lowercase)
 }
+
+/// A remainder of zero; minijinja's own panics on a divisor of zero.
+pub(super) fn is_divisible_by(value: &Value, divisor: &Value) -> bool {
+    match (value.as_i64(), divisor.as_i64()) {
+        (Some(value), Some(divisor)) => value.checked_rem(divisor) == Some(0),
+        _ => false,
+    }
+}

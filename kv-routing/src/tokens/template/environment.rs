@@ -3,15 +3,28 @@
 use minijinja::value::Value;
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State, functions, tests};
 
-use super::{checks, filters, methods, strftime, tojson};
+use super::filters::{numbers, sequences, text as filters};
+use super::{checks, methods, slice, source, strftime, tojson};
 use crate::openai::value::write_python;
 
 /// Variable that carries the local time in milliseconds to `strftime_now`.
 pub(super) const NOW: &str = "\u{1}now";
 
-/// An environment without templates. It has what chat templates use, by name: all that minijinja registers by itself would be a
-/// fifth of the filter's code, and a template that uses something else is refused rather than rendered differently.
+/// Depth of scopes and macro calls that ends a rendering.
+const RECURSION_LIMIT: usize = 200;
+
+/// An environment without templates.
 pub(super) fn environment() -> Environment<'static> {
+    let mut env = bare_environment();
+    env.add_function("raise_exception", raise_exception);
+    env.add_function("strftime_now", strftime_now);
+    env
+}
+
+/// The same without the functions that `transformers` adds to Jinja's. It has what chat templates use, by name: all
+/// that minijinja registers by itself would be a fifth of the filter's code, and a template that uses something else is
+/// refused when it is loaded ([`super::analysis`]).
+pub(super) fn bare_environment() -> Environment<'static> {
     let mut env = Environment::empty();
     env.set_trim_blocks(true);
     env.set_lstrip_blocks(true);
@@ -25,8 +38,9 @@ pub(super) fn environment() -> Environment<'static> {
     env.add_function("range", functions::range);
     env.add_function("dict", functions::dict);
     env.add_function("namespace", functions::namespace);
-    env.add_function("raise_exception", raise_exception);
-    env.add_function("strftime_now", strftime_now);
+    env.add_function(source::SLICE, slice::slice);
+    // A macro call counts four. Templates that walk nested schemas stay far below, and a VM's stack is small.
+    env.set_recursion_limit(RECURSION_LIMIT);
     env
 }
 
@@ -34,22 +48,15 @@ pub(super) fn environment() -> Environment<'static> {
 fn add_builtin_filters(env: &mut Environment<'static>) {
     use minijinja::filters;
 
-    env.add_filter("abs", filters::abs);
     env.add_filter("attr", filters::attr);
-    env.add_filter("dictsort", filters::dictsort);
-    env.add_filter("first", filters::first);
-    env.add_filter("last", filters::last);
     env.add_filter("map", filters::map);
     env.add_filter("max", filters::max);
     env.add_filter("min", filters::min);
     env.add_filter("reject", filters::reject);
     env.add_filter("rejectattr", filters::rejectattr);
-    env.add_filter("reverse", filters::reverse);
-    env.add_filter("round", filters::round);
     env.add_filter("safe", filters::safe);
     env.add_filter("select", filters::select);
     env.add_filter("selectattr", filters::selectattr);
-    env.add_filter("sort", filters::sort);
     env.add_filter("sum", filters::sum);
     env.add_filter("unique", filters::unique);
 }
@@ -62,7 +69,6 @@ fn add_builtin_checks(env: &mut Environment<'static>) {
     env.add_test("boolean", tests::is_boolean);
     env.add_test("odd", tests::is_odd);
     env.add_test("even", tests::is_even);
-    env.add_test("divisibleby", tests::is_divisibleby);
     env.add_test("integer", tests::is_integer);
     env.add_test("string", tests::is_string);
     env.add_test("mapping", tests::is_mapping);
@@ -103,14 +109,21 @@ fn add_filters(env: &mut Environment<'static>) {
     env.add_filter("string", filters::string);
     env.add_filter("length", filters::length);
     env.add_filter("count", filters::length);
-    env.add_filter("join", filters::join);
-    env.add_filter("items", filters::items);
+    env.add_filter("join", sequences::join);
+    env.add_filter("items", sequences::items);
     env.add_filter("default", filters::default);
     env.add_filter("d", filters::default);
-    env.add_filter("int", filters::int);
-    env.add_filter("float", filters::float);
-    env.add_filter("list", filters::list);
+    env.add_filter("int", numbers::int);
+    env.add_filter("float", numbers::float);
+    env.add_filter("list", sequences::list);
     env.add_filter("indent", filters::indent);
+    env.add_filter("first", sequences::first);
+    env.add_filter("last", sequences::last);
+    env.add_filter("reverse", sequences::reverse);
+    env.add_filter("sort", sequences::sort);
+    env.add_filter("dictsort", sequences::dictsort);
+    env.add_filter("abs", numbers::abs);
+    env.add_filter("round", numbers::round);
 }
 
 fn add_checks(env: &mut Environment<'static>) {
@@ -119,6 +132,7 @@ fn add_checks(env: &mut Environment<'static>) {
     env.add_test("number", checks::is_number);
     env.add_test("float", checks::is_float);
     env.add_test("callable", checks::is_callable);
+    env.add_test("divisibleby", checks::is_divisible_by);
     env.add_test("lower", checks::is_lower);
     env.add_test("upper", checks::is_upper);
 }

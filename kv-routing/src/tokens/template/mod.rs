@@ -11,7 +11,8 @@
 //! | `messages`, `media`, `open_end` | vLLM's rewriting of messages, tools and template variables |
 //! | `render` | the renderer |
 //! | `load` | template files of a model directory |
-//! | `environment`, `filters`, `checks`, `methods`, `tojson`, `strftime` | Python's behaviour |
+//! | `source` | what is changed in a template before it compiles |
+//! | `environment`, `filters`, `checks`, `methods`, `slice`, `tojson`, `strftime` | Python's behaviour |
 
 pub mod analysis;
 mod checks;
@@ -24,10 +25,15 @@ mod media;
 mod messages;
 mod methods;
 mod open_end;
+mod probes;
 mod render;
+mod slice;
 mod source;
 mod strftime;
 mod tojson;
+
+#[cfg(test)]
+mod tests;
 
 pub use config::{ContentFormat, RequestedFormat, TemplateConfig};
 pub use error::{RenderError, TemplateError};

@@ -5,6 +5,7 @@ use minijinja::{Environment, Value};
 use super::config::{ContentFormat, TemplateConfig};
 use super::environment::{NOW, environment};
 use super::error::{RenderError, TemplateError};
+use super::probes::Probes;
 use super::{media, messages, source};
 use crate::openai::json::to_value;
 use crate::openai::value::{Dict, DictBuilder};
@@ -20,6 +21,7 @@ pub struct Renderer {
     env: Environment<'static>,
     config: TemplateConfig,
     default_kwargs: Option<Value>,
+    probes: Probes,
 }
 
 /// A rendered prompt.
@@ -58,7 +60,7 @@ impl Renderer {
     pub fn compile(config: TemplateConfig) -> Result<Self, TemplateError> {
         let mut env = environment();
         let mut add = |name: &'static str, template: &str| {
-            env.add_template_owned(name, source::prepare(template).into_owned())
+            env.add_template_owned(name, source::prepare(template)?)
                 .map_err(|error| TemplateError::Syntax(describe(&error)))
         };
         add(DEFAULT, &config.template)?;
@@ -66,7 +68,7 @@ impl Renderer {
             add(TOOLS, template)?;
         }
         let default_kwargs = default_kwargs(&config.default_kwargs)?;
-        Ok(Self { env, config, default_kwargs })
+        Ok(Self { env, config, default_kwargs, probes: Probes::default() })
     }
 
     /// What it was compiled from.
@@ -82,6 +84,8 @@ impl Renderer {
         if chat.chat_template.is_some() && !self.config.allow_request_template {
             return Err(RenderError::RequestTemplate);
         }
+        let adapted = self.probes.adapt(self, chat, now);
+        let chat = adapted.as_ref().unwrap_or(chat);
         let tools = messages::tools(chat, self.config.exclude_tools_when_none)?;
         let variables = messages::variables(chat, self.default_kwargs.as_ref())?;
         let own = match &chat.chat_template {
@@ -128,7 +132,7 @@ impl Renderer {
         if self.uses_tool_template(tools) { self.config.tool_content_format } else { self.config.content_format }
     }
 
-    fn template_source(&self, tools: bool) -> &str {
+    pub(super) fn template_source(&self, tools: bool) -> &str {
         match &self.config.tool_template {
             Some(template) if tools => template,
             _ => &self.config.template,

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use minijinja::value::{Kwargs, Rest, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
 
-use crate::openai::value::{Float, float_repr};
+use crate::openai::value::{Float, float_repr, order};
 
 /// `value | tojson(ensure_ascii=false, indent=none, separators=none, sort_keys=false)`.
 pub(super) fn tojson(value: &Value, args: Rest<Value>, kwargs: Kwargs) -> Result<String, Error> {
@@ -103,7 +103,9 @@ impl Writer {
         let mut pairs: Vec<(Value, Value)> =
             value.as_object().and_then(|object| object.try_iter_pairs()).into_iter().flatten().collect();
         if self.sort_keys {
-            pairs.sort_by(|(a, _), (b, _)| a.cmp(b));
+            let key = |index: usize| pairs.get(index).map(|(key, _)| key);
+            let sorted = order(pairs.len(), &|a, b| key(a).cmp(&key(b)));
+            pairs = sorted.into_iter().filter_map(|index| pairs.get(index).cloned()).collect();
         }
         self.out.push('{');
         let mut empty = true;

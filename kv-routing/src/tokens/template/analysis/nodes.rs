@@ -4,7 +4,7 @@ use minijinja::machinery::ast::{CallArg, Expr, Stmt};
 
 /// A statement or an expression.
 #[derive(Clone, Copy)]
-pub(super) enum Node<'t, 'a> {
+pub(in crate::tokens::template) enum Node<'t, 'a> {
     /// A statement.
     Stmt(&'t Stmt<'a>),
     /// An expression.
@@ -12,7 +12,7 @@ pub(super) enum Node<'t, 'a> {
 }
 
 /// Visits a node and everything below it, parents first, in the order of the source.
-pub(super) fn walk<'t, 'a>(node: Node<'t, 'a>, visit: &mut dyn FnMut(Node<'t, 'a>)) {
+pub(in crate::tokens::template) fn walk<'t, 'a>(node: Node<'t, 'a>, visit: &mut dyn FnMut(Node<'t, 'a>)) {
     visit(node);
     match node {
         Node::Stmt(stmt) => walk_stmt(stmt, visit),

@@ -12,13 +12,17 @@ use crate::tokens::template::error::TemplateError;
 
 /// Filters of Jinja that are not here.
 const FILTERS: &[&str] = &[
+    "batch",
     "center",
-    "escape",
     "e",
+    "escape",
     "filesizeformat",
     "forceescape",
+    "format",
+    "groupby",
     "pprint",
     "random",
+    "slice",
     "striptags",
     "truncate",
     "urlencode",
@@ -28,6 +32,9 @@ const FILTERS: &[&str] = &[
     "xmlattr",
 ];
 
+/// Tests of Jinja that are not here.
+const TESTS: &[&str] = &["escaped"];
+
 /// Functions of Jinja that are not here.
 const FUNCTIONS: &[&str] = &["cycler", "joiner", "lipsum"];
 
@@ -35,6 +42,7 @@ const FUNCTIONS: &[&str] = &["cycler", "joiner", "lipsum"];
 const METHODS: &[&str] = &[
     "as_integer_ratio",
     "bit_length",
+    "casefold",
     "conjugate",
     "decode",
     "encode",
@@ -93,6 +101,7 @@ fn problem(node: Node<'_, '_>, safe_names: &BTreeSet<&str>) -> Option<String> {
         }
         Node::Stmt(Stmt::Block(_)) => Some("`block`".to_owned()),
         Node::Expr(Expr::Filter(filter)) if FILTERS.contains(&filter.name) => Some(format!("filter `{}`", filter.name)),
+        Node::Expr(Expr::Test(test)) if TESTS.contains(&test.name) => Some(format!("test `{}`", test.name)),
         Node::Expr(Expr::Call(call)) => match call.identify_call() {
             CallType::Function(name) if FUNCTIONS.contains(&name) => Some(format!("function `{name}`")),
             CallType::Method(_, name) if METHODS.contains(&name) => Some(format!("method `{name}`")),
@@ -156,4 +165,118 @@ fn safe_names<'a>(root: &Stmt<'a>) -> BTreeSet<&'a str> {
         }
     });
     names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::FILTERS;
+    use crate::tokens::template::environment::environment;
+
+    /// All filters of Jinja 3.1.
+    const JINJA: &[&str] = &[
+        "abs",
+        "attr",
+        "batch",
+        "capitalize",
+        "center",
+        "count",
+        "d",
+        "default",
+        "dictsort",
+        "e",
+        "escape",
+        "filesizeformat",
+        "first",
+        "float",
+        "forceescape",
+        "format",
+        "groupby",
+        "indent",
+        "int",
+        "items",
+        "join",
+        "last",
+        "length",
+        "list",
+        "lower",
+        "map",
+        "max",
+        "min",
+        "pprint",
+        "random",
+        "reject",
+        "rejectattr",
+        "replace",
+        "reverse",
+        "round",
+        "safe",
+        "select",
+        "selectattr",
+        "slice",
+        "sort",
+        "string",
+        "striptags",
+        "sum",
+        "title",
+        "tojson",
+        "trim",
+        "truncate",
+        "unique",
+        "upper",
+        "urlencode",
+        "urlize",
+        "wordcount",
+        "wordwrap",
+        "xmlattr",
+    ];
+    /// All tests of Jinja 3.1.
+    const JINJA_TESTS: &[&str] = &[
+        "boolean",
+        "callable",
+        "defined",
+        "divisibleby",
+        "eq",
+        "equalto",
+        "escaped",
+        "even",
+        "false",
+        "filter",
+        "float",
+        "ge",
+        "greaterthan",
+        "gt",
+        "in",
+        "integer",
+        "iterable",
+        "le",
+        "lessthan",
+        "lower",
+        "lt",
+        "mapping",
+        "ne",
+        "none",
+        "number",
+        "odd",
+        "sameas",
+        "sequence",
+        "string",
+        "test",
+        "true",
+        "undefined",
+        "upper",
+    ];
+
+    #[test]
+    fn every_filter_and_test_of_jinja_is_there_or_refused() {
+        let env = environment();
+        let has = |kind: &str, name: &str| {
+            env.render_str(&format!("{{{{ '{name}' is {kind} }}}}"), ()).expect(name) == "True"
+        };
+        for name in JINJA {
+            assert_ne!(has("filter", name), FILTERS.contains(name), "{name}");
+        }
+        for name in JINJA_TESTS {
+            assert_ne!(has("test", name), super::TESTS.contains(name), "{name}");
+        }
+    }
 }

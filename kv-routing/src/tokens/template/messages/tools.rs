@@ -13,9 +13,6 @@ pub(in crate::tokens::template) fn tools(
     exclude_when_none: bool,
 ) -> Result<Option<Value>, RenderError> {
     let Some(tools) = &chat.tools else { return Ok(None) };
-    if tools.len() == Some(0) {
-        return Err(RenderError::Refused("an empty list of tools"));
-    }
     if exclude_when_none && chat.tool_choice == ToolChoice::None {
         return Ok(None);
     }
@@ -53,30 +50,16 @@ pub(super) fn tool_calls(calls: &Value) -> Result<Option<Value>, RenderError> {
     let refused = || RenderError::Refused("a tool call that is not a function's");
     let mut out = Vec::new();
     for call in calls.try_iter().map_err(|_| refused())? {
-        let call = call.downcast_object_ref::<Dict>().ok_or_else(refused)?;
+        let dict = call.downcast_object_ref::<Dict>().ok_or_else(refused)?;
         let function =
-            call.get("function").and_then(|function| function.downcast_object_ref::<Dict>()).ok_or_else(refused)?;
-        // First the fields that the API knows, in its order, then whatever else was sent.
-        let mut made_function = DictBuilder::default();
+            dict.get("function").and_then(|function| function.downcast_object_ref::<Dict>()).ok_or_else(refused)?;
+        let mut made_function = DictBuilder::from(function);
         made_function.set("arguments", arguments(function.get("arguments")));
-        made_function.set("name", function.get("name").cloned().unwrap_or_else(|| Value::from(())));
-        add_others(&mut made_function, function, &["arguments", "name"]);
-        let mut made = DictBuilder::default();
-        if let Some(id) = call.get("id") {
-            made.set("id", id.clone());
-        }
+        let mut made = DictBuilder::from(dict);
         made.set("function", made_function.finish());
-        made.set("type", call.get("type").cloned().unwrap_or_else(|| Value::from("function")));
-        add_others(&mut made, call, &["id", "function", "type"]);
         out.push(made.finish());
     }
     Ok(if out.is_empty() { None } else { Some(List::value(out)) })
-}
-
-fn add_others(made: &mut DictBuilder, given: &Dict, known: &[&str]) {
-    for (name, value) in given.iter().filter(|(name, _)| !known.contains(name)) {
-        made.set(name, value.clone());
-    }
 }
 
 /// Arguments as a dict: parsed when they are text, empty when they are anything but an object.

@@ -4,15 +4,15 @@ use minijinja::{Error, Value};
 
 use super::args::Args;
 use super::{FORBIDDEN, invalid, unknown};
-use crate::openai::value::List;
+use crate::openai::value::{List, Shape};
 
 fn pairs(value: &Value) -> impl Iterator<Item = (Value, Value)> {
     value.as_object().and_then(|object| object.try_iter_pairs()).into_iter().flatten()
 }
 
-/// `items()`: a list of pairs.
+/// `items()`: pairs.
 pub(in crate::tokens::template) fn items(value: &Value) -> Value {
-    List::value(pairs(value).map(|(key, item)| List::value(vec![key, item])).collect())
+    List::shaped(pairs(value).map(|(key, item)| List::tuple(vec![key, item])).collect(), Shape::Items)
 }
 
 pub(super) fn call(value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
@@ -24,8 +24,8 @@ pub(super) fn call(value: &Value, name: &str, args: &[Value]) -> Result<Value, E
             Ok(found.or_else(|| args.positional().get(1).cloned()).unwrap_or_else(|| Value::from(())))
         }
         "items" => Ok(items(value)),
-        "keys" => Ok(List::value(pairs(value).map(|(key, _)| key).collect())),
-        "values" => Ok(List::value(pairs(value).map(|(_, item)| item).collect())),
+        "keys" => Ok(List::shaped(pairs(value).map(|(key, _)| key).collect(), Shape::Keys)),
+        "values" => Ok(List::shaped(pairs(value).map(|(_, item)| item).collect(), Shape::Values)),
         "copy" => Ok(value.clone()),
         _ if FORBIDDEN.contains(&name) => {
             Err(invalid(format!("`{name}` would change a dict, which the sandbox forbids")))

@@ -32,7 +32,7 @@ pub(super) const FORBIDDEN: &[&str] = &[
 /// Calls a method that minijinja does not know.
 pub(super) fn call(_state: &State, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
     match value.kind() {
-        ValueKind::String => string::call(value.as_str().unwrap_or_default(), name, args),
+        ValueKind::String => string::call(value, name, args),
         ValueKind::Map => dict::call(value, name, args),
         ValueKind::Seq | ValueKind::Iterable => list::call(value, name, args),
         _ => Err(unknown()),

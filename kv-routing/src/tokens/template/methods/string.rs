@@ -12,13 +12,15 @@ pub(in crate::tokens::template) fn python_space(char: char) -> bool {
     char.is_whitespace() || matches!(char, '\x1c'..='\x1f')
 }
 
-pub(super) fn call(subject: &str, name: &str, args: &[Value]) -> Result<Value, Error> {
+pub(super) fn call(value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
+    let subject = value.as_str().unwrap_or_default();
     let args = Args::new(args)?;
     Ok(match name {
         "strip" | "lstrip" | "rstrip" => {
-            Value::from(stripped(subject, name, args.optional_text(0, "chars")?.as_deref()))
+            same_or_new(value, stripped(subject, name, args.optional_text(0, "chars")?.as_deref()))
         }
-        "split" | "rsplit" => split(subject, name == "rsplit", &args)?,
+
+        "split" | "rsplit" => split(value, subject, name == "rsplit", &args)?,
         "splitlines" => {
             let keep = args.optional(0, "keepends")?.is_some_and(|keep| keep.is_true());
             list(split_lines(subject, keep))
@@ -27,8 +29,8 @@ pub(super) fn call(subject: &str, name: &str, args: &[Value]) -> Result<Value, E
         "rpartition" => partition(subject, subject.rsplit_once(&*separator(&args)?), &separator(&args)?, false),
         "startswith" => affix(subject, &args, |part| subject.starts_with(part))?,
         "endswith" => affix(subject, &args, |part| subject.ends_with(part))?,
-        "removeprefix" => Value::from(subject.strip_prefix(&*args.text(0, "prefix")?).unwrap_or(subject)),
-        "removesuffix" => Value::from(subject.strip_suffix(&*args.text(0, "suffix")?).unwrap_or(subject)),
+        "removeprefix" => same_or_new(value, subject.strip_prefix(&*args.text(0, "prefix")?).unwrap_or(subject)),
+        "removesuffix" => same_or_new(value, subject.strip_suffix(&*args.text(0, "suffix")?).unwrap_or(subject)),
         "replace" => {
             let count = args.optional_int(2, "count")?;
             Value::from(replaced(subject, &args.text(0, "old")?, &args.text(1, "new")?, count))
@@ -38,7 +40,7 @@ pub(super) fn call(subject: &str, name: &str, args: &[Value]) -> Result<Value, E
         "join" => join(subject, &args.required(0, "iterable")?)?,
         "format" => Value::from(super::format::format(subject, &args)?),
         "upper" => Value::from(subject.to_uppercase()),
-        "lower" | "casefold" => Value::from(subject.to_lowercase()),
+        "lower" => Value::from(subject.to_lowercase()),
         "capitalize" => Value::from(capitalized(subject)),
         "title" => Value::from(titled(subject)),
         "swapcase" => Value::from(swapped(subject)),
@@ -47,8 +49,18 @@ pub(super) fn call(subject: &str, name: &str, args: &[Value]) -> Result<Value, E
     })
 }
 
+/// The value itself when `text` is all of it: a copy of a long content costs more than anything else here.
+fn same_or_new(value: &Value, text: &str) -> Value {
+    let unchanged = value.as_str().is_some_and(|whole| whole.len() == text.len());
+    if unchanged { value.clone() } else { Value::from(text) }
+}
+
 fn list<'s>(parts: impl IntoIterator<Item = &'s str>) -> Value {
     List::value(parts.into_iter().map(Value::from).collect())
+}
+
+fn tuple(parts: [&str; 3]) -> Value {
+    List::tuple(parts.into_iter().map(Value::from).collect())
 }
 
 fn separator(args: &Args) -> Result<String, Error> {
@@ -70,7 +82,7 @@ fn stripped<'s>(subject: &'s str, name: &str, chars: Option<&str>) -> &'s str {
     }
 }
 
-fn split(subject: &str, from_right: bool, args: &Args) -> Result<Value, Error> {
+fn split(value: &Value, subject: &str, from_right: bool, args: &Args) -> Result<Value, Error> {
     let most = args.optional_int(1, "maxsplit")?.and_then(|most| usize::try_from(most).ok());
     let Some(separator) = args.optional_text(0, "sep")? else {
         return Ok(list(split_space(subject, from_right, most)));
@@ -86,38 +98,47 @@ fn split(subject: &str, from_right: bool, args: &Args) -> Result<Value, Error> {
     if most.is_some() && from_right {
         parts.reverse();
     }
-    Ok(list(parts))
+    Ok(if parts.len() == 1 { List::value(vec![value.clone()]) } else { list(parts) })
 }
 
-/// Words between white space, at most `most` cuts; what remains keeps its inner white space.
+/// Words between white space, at most `most` cuts; what remains keeps its white space except where it was cut.
 fn split_space(subject: &str, from_right: bool, most: Option<usize>) -> Vec<&str> {
     let mut words = Vec::new();
-    let mut rest = subject.trim_matches(python_space);
-    while !rest.is_empty() {
-        let cut = if most.is_some_and(|most| words.len() >= most) {
-            None
-        } else if from_right {
-            rest.rfind(python_space)
+    let near = |text: &'_ str| -> usize {
+        // Bytes of white space at the end that is cut from.
+        text.len()
+            - if from_right { text.trim_end_matches(python_space) } else { text.trim_start_matches(python_space) }.len()
+    };
+    let mut rest = subject;
+    loop {
+        let space = near(rest);
+        rest = if from_right { rest.get(..rest.len() - space) } else { rest.get(space..) }.unwrap_or_default();
+        if rest.is_empty() {
+            break;
+        }
+        if most.is_some_and(|most| words.len() >= most) {
+            words.push(rest);
+            break;
+        }
+        let cut = if from_right {
+            rest.rfind(python_space).map(|at| at + space_len(rest, at))
         } else {
             rest.find(python_space)
         };
-        let Some(cut) = cut else {
-            words.push(rest);
-            break;
-        };
-        let (left, right) = rest.split_at(cut);
-        if from_right {
-            words.push(right.trim_start_matches(python_space));
-            rest = left.trim_end_matches(python_space);
-        } else {
-            words.push(left);
-            rest = right.trim_start_matches(python_space);
-        }
+        let (left, right) = rest.split_at(cut.unwrap_or(if from_right { 0 } else { rest.len() }));
+        let (word, other) = if from_right { (right, left) } else { (left, right) };
+        words.push(word);
+        rest = other;
     }
     if from_right {
         words.reverse();
     }
     words
+}
+
+/// Bytes of the character at `at`.
+fn space_len(text: &str, at: usize) -> usize {
+    text.get(at..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8)
 }
 
 /// `str.splitlines`: at all of Python's line boundaries; no empty line behind the last one.
@@ -144,9 +165,9 @@ pub(in crate::tokens::template) fn split_lines(subject: &str, keep_ends: bool) -
 
 fn partition(subject: &str, found: Option<(&str, &str)>, separator: &str, from_left: bool) -> Value {
     match (found, from_left) {
-        (Some((left, right)), _) => list([left, separator, right]),
-        (None, true) => list([subject, "", ""]),
-        (None, false) => list(["", "", subject]),
+        (Some((left, right)), _) => tuple([left, separator, right]),
+        (None, true) => tuple([subject, "", ""]),
+        (None, false) => tuple(["", "", subject]),
     }
 }
 
@@ -208,13 +229,15 @@ fn join(separator: &str, items: &Value) -> Result<Value, Error> {
 /// First character in title case, the others in lower case.
 pub(in crate::tokens::template) fn capitalized(subject: &str) -> String {
     let mut chars = subject.chars();
-    match chars.next() {
-        Some(first) => first.to_uppercase().chain(chars.as_str().to_lowercase().chars()).collect(),
-        None => String::new(),
+    let mut out = String::with_capacity(subject.len());
+    if let Some(first) = chars.next() {
+        push_title_case(first, &mut out);
+        out.push_str(&chars.as_str().to_lowercase());
     }
+    out
 }
 
-/// Every cased character behind an uncased one in upper case, all others in lower case.
+/// Every cased character behind an uncased one in title case, all others in lower case.
 fn titled(subject: &str) -> String {
     let mut out = String::with_capacity(subject.len());
     let mut in_word = false;
@@ -222,11 +245,26 @@ fn titled(subject: &str) -> String {
         if in_word {
             out.extend(char.to_lowercase());
         } else {
-            out.extend(char.to_uppercase());
+            push_title_case(char, &mut out);
         }
         in_word = char.is_lowercase() || char.is_uppercase();
     }
     out
+}
+
+/// Title case: upper case, of several letters only the first, and the digraphs that have a form of their own.
+fn push_title_case(char: char, out: &mut String) {
+    match char {
+        '\u{1c4}'..='\u{1c6}' => out.push('\u{1c5}'),
+        '\u{1c7}'..='\u{1c9}' => out.push('\u{1c8}'),
+        '\u{1ca}'..='\u{1cc}' => out.push('\u{1cb}'),
+        '\u{1f1}'..='\u{1f3}' => out.push('\u{1f2}'),
+        _ => {
+            let mut upper = char.to_uppercase();
+            out.extend(upper.next());
+            out.extend(upper.flat_map(char::to_lowercase));
+        }
+    }
 }
 
 fn swapped(subject: &str) -> String {
