@@ -139,7 +139,7 @@ impl Task {
         if !self.settled(&desired) {
             return Turn::Idle;
         }
-        let heartbeat = Instant::now() >= self.heartbeat_at;
+        let heartbeat = Instant::now() >= self.heartbeat_at || (self.asking && !self.is_superseded());
         let draft = match self.draft(&desired).await {
             Ok(draft) => draft,
             Err(PoolGone) => return Turn::Over,

@@ -12,9 +12,11 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use event_bridge::clock::unix_millis;
+use kv_routing::block::SequenceHash;
+use kv_routing::index::{Overlaps, PageSource, lookup};
 use kv_routing::policy::document::Document;
 use kv_routing::wire::{
-    Decision, Epoch, LoadRow, Manifest, ManifestHeader, Push, PushReply, TargetTable, UnixMillis, keys,
+    Decision, Epoch, LoadRow, Manifest, ManifestHeader, PoolId, Push, PushReply, TargetTable, UnixMillis, keys,
 };
 use tokio::net::{TcpListener, UnixListener};
 use tokio::task::AbortHandle;
@@ -140,6 +142,15 @@ impl FakeEnvoy {
         })
     }
 
+    /// What a filter finds for `chain` in the first pool, by slot, and how many pages of another epoch it met.
+    pub(crate) fn lookup(&self, chain: &[SequenceHash]) -> (Overlaps, u32) {
+        let Some(manifest) = self.manifest() else { return (Overlaps::default(), 0) };
+        let Some(pool) = manifest.pools.first() else { return (Overlaps::default(), 0) };
+        let mut pages = Pages { inner: self.lock(), pool: pool.id, page_bits: pool.page_bits };
+        let (overlaps, stats) = lookup(chain, pool.page_bits, manifest.header.epoch, &mut pages);
+        (overlaps, stats.rejected_pages)
+    }
+
     pub(crate) fn pushes(&self) -> Vec<Vec<String>> {
         self.lock().pushes.clone()
     }
@@ -150,6 +161,19 @@ impl FakeEnvoy {
 
     pub(crate) fn largest_push(&self) -> usize {
         self.lock().largest_push
+    }
+}
+
+/// Pages of one pool, as shared data has them.
+struct Pages<'a> {
+    inner: MutexGuard<'a, Inner>,
+    pool: PoolId,
+    page_bits: u8,
+}
+
+impl PageSource for Pages<'_> {
+    fn page(&mut self, page: u32) -> Option<Vec<u8>> {
+        self.inner.values.get(&keys::page(self.pool, self.page_bits, page)).cloned()
     }
 }
 

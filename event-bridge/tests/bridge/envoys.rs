@@ -228,6 +228,7 @@ async fn load_rows_and_decisions_come_back_as_metrics() {
     let _listening = envoy.listen_unix(&scratch.path("ingest.sock"));
     scratch.workers(&[&worker]);
     let bridge = Bridge::start(config(&scratch, one_envoy())).await.unwrap();
+    until("ready", async || ready(&bridge).await).await;
     until("the decision is counted", async || {
         metrics(&bridge).await.contains("kv_bridge_decision_prompt_tokens_total{pool=\"pool\"} 100").then_some(())
     })

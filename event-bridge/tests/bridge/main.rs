@@ -3,6 +3,10 @@
 
 mod envoy;
 mod envoys;
+mod events;
+#[allow(dead_code, reason = "shared with the tests of streams, which use more of it")]
+#[path = "../streams/fake.rs"]
+mod fake;
 mod policy;
 mod shutdown;
 mod support;
