@@ -37,10 +37,15 @@ pub struct Bridge {
 }
 
 fn is_usable(worker: &Value) -> bool {
-    let mut targets = worker["targets"].as_array().expect("list of targets").iter();
-    let followed =
-        |target: &Value| target["events"].is_null() || !["none", "stale"].iter().any(|state| target["state"] == *state);
-    worker["health"] == "healthy" && worker["in_target_table"] == true && targets.all(followed)
+    let targets = worker["targets"].as_array().expect("list of targets");
+    worker["health"] == "healthy" && worker["in_target_table"] == true && targets.iter().all(is_followed)
+}
+
+/// Whether the target's events, if it has any, are received, and what can be replayed has been.
+fn is_followed(target: &Value) -> bool {
+    let replayed =
+        target["events"]["replay"].is_null() || !["none", "stale"].iter().any(|state| target["state"] == *state);
+    target["events"].is_null() || (target["source"]["stream"]["connects"].as_u64() > Some(0) && replayed)
 }
 
 impl Worker {
@@ -143,16 +148,22 @@ impl Bridge {
         self.client.get(&format!("{}{path}", self.admin)).await.expect("bridge").expect_ok().json()
     }
 
-    /// Whether exactly `workers` workers are healthy and may be chosen, those with events are followed, the tokenizer is
-    /// loaded if there is one, and Envoy holds the table that says all this.
+    /// Whether exactly `workers` workers are healthy and may be chosen, those with events are followed, and Envoy holds
+    /// the table that says so, and the tokenizer if there is one.
     pub async fn has_settled(&self, workers: usize) -> bool {
         let (pools, envoys) = (self.get("/workers").await, self.get("/envoys").await);
-        let pool = &pools["pools"][0];
+        let (pool, envoy) = (&pools["pools"][0], &envoys["envoys"][0]);
+        let tokenizer = match pool["tokenizer"]["status"].as_str() {
+            Some("not_configured") => true,
+            Some("loaded") => envoy["tokenizers"][0] == pool["tokenizer"]["id"],
+            Some("loading") => false,
+            _ => panic!("no tokenizer: {}", pool["tokenizer"]),
+        };
         let listed = pool["workers"].as_array().expect("list of workers");
         listed.len() == workers
             && listed.iter().all(is_usable)
-            && pool["tokenizer"]["status"] != "loading"
-            && pool["table_version"] == envoys["envoys"][0]["tables"][0]
+            && tokenizer
+            && pool["table_version"] == envoy["tables"][0]
     }
 
     /// Sum of all series of a metric whose line contains `part`.

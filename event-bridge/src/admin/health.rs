@@ -86,6 +86,7 @@ fn envoy(status: &EnvoyStatus) -> Value {
         "epoch": status.in_place.map(|(epoch, _)| epoch.0),
         "generation": status.in_place.map(|(_, generation)| generation.0),
         "tables": status.tables,
+        "tokenizers": status.tokenizers.iter().map(|id| format!("{id:016x}")).collect::<Vec<_>>(),
         "last_reply_ms_ago": status.last_reply.map(|at| at.elapsed().as_millis() as u64),
         "load_rows": status.load_rows.iter().map(row).collect::<Vec<_>>(),
     })

@@ -50,6 +50,13 @@ pub(super) struct Covered {
     pub(super) policy: u64,
 }
 
+impl Covered {
+    /// Ids of the tokenizers that the manifest names.
+    pub(super) fn tokenizers(&self) -> Vec<u64> {
+        self.pools.iter().filter_map(|pool| Some(pool.tokenizer?.id)).collect()
+    }
+}
+
 impl Link {
     /// Nothing is known of what the Envoy holds, so it is filled.
     pub(super) fn new(epoch: Epoch, pools: usize) -> Self {

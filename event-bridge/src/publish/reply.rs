@@ -59,10 +59,13 @@ impl Task {
                 info!(envoy = self.name(), "Envoy holds everything");
             }
             self.filled_over = None;
-            let (tables, policy) =
-                self.link.covered().map(|covered| (covered.tables.clone(), covered.policy)).unwrap_or_default();
+            let covered = self.link.covered();
+            let (tables, tokenizers, policy) = covered
+                .map(|covered| (covered.tables.clone(), covered.tokenizers(), covered.policy))
+                .unwrap_or_default();
             self.status.send_modify(|status| {
                 status.tables = tables;
+                status.tokenizers = tokenizers;
                 status.policy = policy;
                 status.state = LinkState::InSync;
             });

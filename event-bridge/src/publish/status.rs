@@ -49,6 +49,8 @@ pub struct EnvoyStatus {
     pub in_place: Option<(Epoch, Generation)>,
     /// By pool, the version of the target table that the manifest in place stands for.
     pub tables: Vec<u64>,
+    /// Ids of the tokenizers that the manifest in place names.
+    pub tokenizers: Vec<u64>,
     /// Version of the policy document that the manifest in place names; 0 for none.
     pub policy: u64,
     /// When the last reply came.
@@ -66,6 +68,7 @@ impl EnvoyStatus {
             error: None,
             in_place: None,
             tables: vec![0; pools],
+            tokenizers: Vec::new(),
             policy: 0,
             last_reply: None,
             load_rows: Arc::default(),
