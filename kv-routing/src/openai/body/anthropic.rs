@@ -30,7 +30,7 @@ pub(super) fn read<'a>(cursor: &mut Cursor<'a>) -> Result<InferenceRequest<'a>, 
     let mut request = InferenceRequest::empty(Endpoint::Messages);
     let mut chat = ChatFields::default();
     let mut fields = Fields::default();
-    cursor.object(|cursor, key| -> Result<(), BodyError> {
+    cursor.object(&mut |cursor, key| -> Result<(), BodyError> {
         match &*key {
             "system" => fields.system = system(cursor)?,
             "messages" => {
@@ -85,7 +85,7 @@ fn system(cursor: &mut Cursor<'_>) -> Result<String, BodyError> {
         Kind::String => Ok(cursor.string()?.into_owned()),
         Kind::Array => {
             let mut system = String::new();
-            cursor.array(|cursor| -> Result<(), BodyError> {
+            cursor.array(&mut |cursor| -> Result<(), BodyError> {
                 let block = cursor.value()?;
                 if block.get_attr("type").ok().as_ref().and_then(|kind| kind.as_str()) == Some("text") {
                     let text = block.get_attr("text").unwrap_or_default();
@@ -124,7 +124,7 @@ fn tools(cursor: &mut Cursor<'_>) -> Result<Option<Value>, BodyError> {
         return Err(BodyError::field("tools", "must be a list"));
     }
     let mut tools = Vec::new();
-    cursor.array(|cursor| -> Result<(), BodyError> {
+    cursor.array(&mut |cursor| -> Result<(), BodyError> {
         let tool = cursor.value()?;
         let tool =
             tool.downcast_object_ref::<Dict>().ok_or_else(|| BodyError::field("tools", "a tool must be an object"))?;

@@ -57,7 +57,7 @@ impl Conversation {
             return Err(BodyError::field(FIELD, "must be a list"));
         }
         let mut conversation = Self::default();
-        cursor.array(|cursor| conversation.message(cursor))?;
+        cursor.array(&mut |cursor| conversation.message(cursor))?;
         Ok(conversation)
     }
 
@@ -69,7 +69,7 @@ impl Conversation {
         let mut role = None;
         let mut text = None;
         let mut blocks = Vec::new();
-        cursor.object(|cursor, key| -> Result<(), BodyError> {
+        cursor.object(&mut |cursor, key| -> Result<(), BodyError> {
             match &*key {
                 "role" => role = cursor.optional_text(FIELD)?,
                 "content" if cursor.peek()? == Kind::String => text = Some(Value::from(cursor.string()?)),
@@ -206,7 +206,7 @@ fn read_blocks(cursor: &mut Cursor<'_>) -> Result<Vec<Block>, BodyError> {
         return Err(BodyError::field(FIELD, "`content` must be text or a list of blocks"));
     }
     let mut blocks = Vec::new();
-    cursor.array(|cursor| -> Result<(), BodyError> {
+    cursor.array(&mut |cursor| -> Result<(), BodyError> {
         blocks.push(read_block(cursor)?);
         Ok(())
     })?;
@@ -221,7 +221,7 @@ fn read_block(cursor: &mut Cursor<'_>) -> Result<Block, BodyError> {
     let mut fields = DictBuilder::default();
     let mut image = None;
     let mut content = Vec::new();
-    cursor.object(|cursor, key| -> Result<(), BodyError> {
+    cursor.object(&mut |cursor, key| -> Result<(), BodyError> {
         match &*key {
             "source" => image = read_source(cursor)?,
             "content" if cursor.peek()? == Kind::Array => content = read_blocks(cursor)?,
@@ -239,7 +239,7 @@ fn read_source(cursor: &mut Cursor<'_>) -> Result<Option<MediaId>, JsonError> {
         return Ok(None);
     }
     let mut id = None;
-    cursor.object(|cursor, key| -> Result<(), JsonError> {
+    cursor.object(&mut |cursor, key| -> Result<(), JsonError> {
         if matches!(&*key, "url" | "data") && cursor.peek()? == Kind::String {
             id = Some(MediaId::of(&cursor.string()?));
             return Ok(());

@@ -13,7 +13,7 @@ pub(super) fn read<'a>(cursor: &mut Cursor<'a>) -> Result<InferenceRequest<'a>, 
     let mut request = InferenceRequest::empty(Endpoint::ChatCompletions);
     let mut chat = ChatFields::default();
     let mut bound = OutputBound::default();
-    cursor.object(|cursor, key| -> Result<(), BodyError> {
+    cursor.object(&mut |cursor, key| -> Result<(), BodyError> {
         if !(request.read_common(cursor, &key)? || bound.read(cursor, &key)? || chat.read(cursor, &key)?) {
             cursor.skip()?;
         }

@@ -36,7 +36,7 @@ pub(super) fn read(cursor: &mut Cursor<'_>, media: &mut bool) -> Result<Content,
         }
         Kind::Array => {
             let mut parts = Vec::new();
-            cursor.array(|cursor| -> Result<(), BodyError> {
+            cursor.array(&mut |cursor| -> Result<(), BodyError> {
                 let part = part(cursor)?;
                 *media |= part.media.is_some();
                 parts.push(part);
@@ -62,7 +62,7 @@ fn part(cursor: &mut Cursor<'_>) -> Result<Part, BodyError> {
     }
     let mut media = None;
     let mut uuid = None;
-    cursor.object(|cursor, key| -> Result<(), BodyError> {
+    cursor.object(&mut |cursor, key| -> Result<(), BodyError> {
         if MEDIA.contains(&&*key) {
             media = Some(payload(cursor)?);
             fields.insert(Value::from(key), Value::from(()));
@@ -83,7 +83,7 @@ fn payload(cursor: &mut Cursor<'_>) -> Result<MediaId, BodyError> {
     let mut id = MediaId::of("");
     match cursor.peek()? {
         Kind::String => id = MediaId::of(&cursor.string()?),
-        Kind::Object => cursor.object(|cursor, key| -> Result<(), BodyError> {
+        Kind::Object => cursor.object(&mut |cursor, key| -> Result<(), BodyError> {
             if cursor.peek()? == Kind::String && matches!(&*key, "url" | "data" | "file_id" | "image_url") {
                 id = MediaId::of(&cursor.string()?);
             } else {

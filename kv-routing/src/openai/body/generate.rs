@@ -12,7 +12,7 @@ pub(super) fn read_sglang<'a>(cursor: &mut Cursor<'a>) -> Result<InferenceReques
     let mut ids = (PromptInput::Absent, 0);
     let mut media = false;
     let mut embeddings = false;
-    cursor.object(|cursor, key| -> Result<(), BodyError> {
+    cursor.object(&mut |cursor, key| -> Result<(), BodyError> {
         match &*key {
             "text" => (request.prompt, request.prompts) = prompt(cursor, "text")?,
             "input_ids" => ids = prompt(cursor, "input_ids")?,
@@ -38,7 +38,7 @@ pub(super) fn read_sglang<'a>(cursor: &mut Cursor<'a>) -> Result<InferenceReques
 pub(super) fn read_vllm<'a>(cursor: &mut Cursor<'a>) -> Result<InferenceRequest<'a>, BodyError> {
     let mut request = InferenceRequest::empty(Endpoint::InferenceGenerate);
     let mut media = false;
-    cursor.object(|cursor, key| -> Result<(), BodyError> {
+    cursor.object(&mut |cursor, key| -> Result<(), BodyError> {
         match &*key {
             "token_ids" => request.prompt = PromptInput::Tokens(token_list(cursor, "token_ids")?),
             "features" | "content_parts" => media |= !skip_null(cursor)?,
@@ -68,7 +68,7 @@ fn sampling<'a>(
     if cursor.peek()? != Kind::Object {
         return Ok(cursor.skip()?);
     }
-    cursor.object(|cursor, key| {
+    cursor.object(&mut |cursor, key| {
         match &*key {
             "n" => request.n = cursor.lax_u32()?.unwrap_or(1),
             key if key == bound => request.max_tokens = cursor.lax_u32()?,

@@ -20,7 +20,7 @@ pub(super) fn list(cursor: &mut Cursor<'_>) -> Result<(Vec<Message>, bool), Body
     }
     let mut messages = Vec::new();
     let mut media = false;
-    cursor.array(|cursor| -> Result<(), BodyError> {
+    cursor.array(&mut |cursor| -> Result<(), BodyError> {
         messages.push(one(cursor, &mut media)?);
         Ok(())
     })?;
@@ -35,7 +35,7 @@ fn one(cursor: &mut Cursor<'_>, media: &mut bool) -> Result<Message, BodyError> 
     let mut role: Option<Value> = None;
     let mut content = Content::Absent;
     let mut fields = DictBuilder::default();
-    cursor.object(|cursor, key| -> Result<(), BodyError> {
+    cursor.object(&mut |cursor, key| -> Result<(), BodyError> {
         match &*key {
             "role" => {
                 let text = cursor.optional_text(FIELD)?;

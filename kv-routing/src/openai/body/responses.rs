@@ -31,7 +31,7 @@ pub(super) fn read<'a>(cursor: &mut Cursor<'a>) -> Result<InferenceRequest<'a>, 
     let mut request = InferenceRequest::empty(Endpoint::Responses);
     let mut chat = ChatFields::default();
     let mut fields = Fields::default();
-    cursor.object(|cursor, key| -> Result<(), BodyError> {
+    cursor.object(&mut |cursor, key| -> Result<(), BodyError> {
         match &*key {
             "input" => fields.input(cursor)?,
             "instructions" => fields.instructions = cursor.optional_text("instructions")?,
@@ -93,7 +93,7 @@ pub(super) fn effort<'a>(cursor: &mut Cursor<'a>, field: &'static str) -> Result
         cursor.skip()?;
         return Ok(None);
     }
-    cursor.object(|cursor, key| -> Result<(), BodyError> {
+    cursor.object(&mut |cursor, key| -> Result<(), BodyError> {
         if key == field {
             effort = cursor.optional_text(field)?;
             return Ok(());
@@ -115,7 +115,7 @@ fn tools(cursor: &mut Cursor<'_>) -> Result<Option<Value>, BodyError> {
     }
     let mut shown = Vec::new();
     let mut any = false;
-    cursor.array(|cursor| -> Result<(), BodyError> {
+    cursor.array(&mut |cursor| -> Result<(), BodyError> {
         let tool = cursor.value()?;
         any = true;
         if let Some(tool) = tool.downcast_object_ref::<Dict>() {

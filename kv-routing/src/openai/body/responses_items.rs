@@ -59,7 +59,7 @@ impl Item {
 impl Conversation {
     /// Reads a list of items.
     pub(super) fn read(&mut self, cursor: &mut Cursor<'_>) -> Result<(), BodyError> {
-        cursor.array(|cursor| {
+        cursor.array(&mut |cursor| {
             let item = self.item(cursor)?;
             let status = item.text("status").unwrap_or_default();
             let continued = matches!(item.text("type").unwrap_or("message"), "message" | "reasoning");
@@ -76,7 +76,7 @@ impl Conversation {
         let mut fields = DictBuilder::default();
         let mut parts = Content::Absent;
         let mut media = false;
-        cursor.object(|cursor, key| -> Result<(), BodyError> {
+        cursor.object(&mut |cursor, key| -> Result<(), BodyError> {
             match &*key {
                 "content" | "output" if cursor.peek()? != Kind::Object => parts = content::read(cursor, &mut media)?,
                 _ => fields.insert(Value::from(key), cursor.value()?),

@@ -13,7 +13,7 @@ pub(super) fn read_completion<'a>(cursor: &mut Cursor<'a>) -> Result<InferenceRe
     let mut request = InferenceRequest::empty(Endpoint::Completions);
     let mut bound = OutputBound::default();
     let mut embeddings = false;
-    cursor.object(|cursor, key| -> Result<(), BodyError> {
+    cursor.object(&mut |cursor, key| -> Result<(), BodyError> {
         if request.read_common(cursor, &key)? || bound.read(cursor, &key)? {
             return Ok(());
         }
@@ -40,7 +40,7 @@ pub(super) fn read_embedding<'a>(cursor: &mut Cursor<'a>) -> Result<InferenceReq
     // Unlike for generation, a prompt ready to be answered is not what an embedding is of.
     chat.input.add_generation_prompt = false;
     let mut special_tokens = None;
-    cursor.object(|cursor, key| -> Result<(), BodyError> {
+    cursor.object(&mut |cursor, key| -> Result<(), BodyError> {
         match &*key {
             "input" => (request.prompt, request.prompts) = prompt(cursor, "input")?,
             "add_special_tokens" => special_tokens = Some(cursor.flag("add_special_tokens")?),
@@ -65,7 +65,7 @@ fn skip_empty(cursor: &mut Cursor<'_>) -> Result<bool, JsonError> {
         Kind::Null => cursor.null().map(|()| true),
         Kind::Array => {
             let mut empty = true;
-            cursor.array(|cursor| {
+            cursor.array(&mut |cursor| {
                 empty = false;
                 cursor.skip()
             })?;
@@ -92,7 +92,7 @@ fn prompt_list<'a>(cursor: &mut Cursor<'a>, field: &'static str) -> Result<(Prom
     let mut first = PromptInput::Absent;
     let mut tokens: Vec<TokenId> = Vec::new();
     let mut prompts: u32 = 0;
-    cursor.array(|cursor| -> Result<(), BodyError> {
+    cursor.array(&mut |cursor| -> Result<(), BodyError> {
         let kind = cursor.peek()?;
         if kind == Kind::Number {
             tokens.push(token(cursor, field)?);
@@ -119,7 +119,7 @@ fn prompt_list<'a>(cursor: &mut Cursor<'a>, field: &'static str) -> Result<(Prom
 /// A list of token ids.
 pub(super) fn token_list(cursor: &mut Cursor<'_>, field: &'static str) -> Result<Vec<TokenId>, BodyError> {
     let mut tokens = Vec::new();
-    cursor.array(|cursor| -> Result<(), BodyError> {
+    cursor.array(&mut |cursor| -> Result<(), BodyError> {
         if cursor.peek()? != Kind::Number {
             return Err(BodyError::field(field, "a list of token ids has something else in it"));
         }

@@ -12,7 +12,7 @@ impl Cursor<'_> {
         Ok(match self.peek()? {
             Kind::Object => {
                 let mut dict = DictBuilder::default();
-                self.object(|cursor, key| -> Result<(), JsonError> {
+                self.object(&mut |cursor, key| -> Result<(), JsonError> {
                     dict.insert(Value::from(key), cursor.value()?);
                     Ok(())
                 })?;
@@ -20,7 +20,7 @@ impl Cursor<'_> {
             }
             Kind::Array => {
                 let mut items = Vec::new();
-                self.array(|cursor| -> Result<(), JsonError> {
+                self.array(&mut |cursor| -> Result<(), JsonError> {
                     items.push(cursor.value()?);
                     Ok(())
                 })?;

@@ -53,7 +53,7 @@ pub(crate) fn members(text: &[u8]) -> Result<Vec<Member<'_>>, JsonError> {
 pub(crate) fn elements(text: &[u8]) -> Result<Vec<Range<usize>>, JsonError> {
     let mut cursor = Cursor::new(text)?;
     let mut elements = Vec::new();
-    cursor.array(|cursor| {
+    cursor.array(&mut |cursor| {
         cursor.skip_space();
         cursor.keep()?;
         let from = cursor.at;

@@ -23,7 +23,7 @@ impl Cursor<'_> {
                 self.depth -= 1;
                 Ok(())
             }
-            Kind::Array => self.array(Self::skip),
+            Kind::Array => self.array(&mut Self::skip),
             Kind::String => self.skip_string(),
             Kind::Number => self.number_text().map(|_| ()),
             Kind::Bool => self.bool().map(|_| ()),
