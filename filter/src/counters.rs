@@ -75,6 +75,8 @@ counters! {
     UnroutedNoTarget = "unrouted.no_target",
     /// The request was answered or reset before it was routed: 413, timeout, client gone.
     UnroutedEndedEarly = "unrouted.ended_early",
+    /// Left to Envoy's balancer: the filter's configuration was refused, see Envoy's log.
+    UnroutedBadConfiguration = "unrouted.bad_configuration",
     /// Left to Envoy's balancer: a fault of the filter.
     UnroutedInternal = "unrouted.internal",
 

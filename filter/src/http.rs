@@ -8,7 +8,7 @@ use std::rc::Rc;
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
 
-use crate::flow::Stream;
+use crate::flow::{Stream, pass_unconfigured};
 use crate::host::Verdict;
 use crate::host::envoy::EnvoyHost;
 use crate::ingest::IngestStream;
@@ -28,7 +28,7 @@ pub(crate) enum Role {
     Route(Stream),
     /// Takes it as a push.
     Ingest(IngestStream),
-    /// Nothing: the entry is not configured, so Envoy should not have sent it.
+    /// Lets it pass: the entry's configuration was refused.
     Pass,
 }
 
@@ -77,6 +77,9 @@ impl Context for Http {
 
 impl HttpContext for Http {
     fn on_http_request_headers(&mut self, _: usize, last: bool) -> Action {
+        if let (Role::Pass, Ok(vm)) = (&self.role, self.vm.try_borrow()) {
+            pass_unconfigured(&vm, &EnvoyHost);
+        }
         self.step(
             |stream, vm| stream.on_request_headers(vm, &EnvoyHost, last),
             |stream, vm| stream.on_request_headers(vm, &EnvoyHost, last),

@@ -45,16 +45,18 @@ impl Context for Root {}
 impl RootContext for Root {
     fn on_configure(&mut self, _: usize) -> bool {
         let host = EnvoyHost;
+        if let Ok(mut vm) = self.vm.try_borrow_mut() {
+            vm.start(&host);
+        }
+        // Refusing it towards Envoy would keep Envoy from starting. Its requests are better served unrouted and counted.
         let config = match Config::parse(&host.configuration()) {
             Ok(config) => config,
             Err(error) => {
                 host.log(Severity::Error, &format!("kv-router: {error}"));
-                return false;
+                self.role = None;
+                return true;
             }
         };
-        if let Ok(mut vm) = self.vm.try_borrow_mut() {
-            vm.start(&host);
-        }
         self.role = Some(match config {
             Config::Route(route) => {
                 host.set_tick_period(TICK_MS);

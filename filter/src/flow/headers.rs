@@ -2,7 +2,7 @@
 
 use kv_routing::openai::Endpoint;
 
-use super::{Flow, Next, State, Unrouted};
+use super::{Flow, Next, State, Unrouted, leave_to_envoy};
 use crate::counters::Counter;
 use crate::host::Host;
 use crate::names;
@@ -22,6 +22,16 @@ impl Flow {
         }
         self.state = State::Reading(endpoint);
         Next::AwaitBody
+    }
+}
+
+/// A request to a filter entry whose configuration was refused: headers that are ours go all the same, the rest is Envoy's.
+pub fn pass_unconfigured(vm: &Vm, host: &impl Host) {
+    let headers = host.request_headers();
+    strip(vm, host, &headers);
+    if path(&headers).and_then(Endpoint::of_path).is_some() {
+        vm.counters.count(host, Counter::Requests);
+        leave_to_envoy(vm, host, Unrouted::BadConfiguration);
     }
 }
 

@@ -51,6 +51,8 @@ use crate::host::{Host, Verdict};
 use crate::names;
 use crate::vm::Vm;
 
+pub use headers::pass_unconfigured;
+
 use book::Routed;
 use prompt::Waiting;
 
@@ -85,6 +87,7 @@ enum Unrouted {
     PolicyPass,
     Busy,
     EndedEarly,
+    BadConfiguration,
     Internal,
 }
 
@@ -101,6 +104,7 @@ impl Unrouted {
             Self::PolicyPass => Counter::UnroutedPolicy,
             Self::Busy => Counter::UnroutedBusy,
             Self::EndedEarly => Counter::UnroutedEndedEarly,
+            Self::BadConfiguration => Counter::UnroutedBadConfiguration,
             Self::Internal => Counter::UnroutedInternal,
         }
     }
@@ -224,11 +228,16 @@ pub fn advance_held(vm: &mut Vm, host: &impl Host, root: u32) {
 impl Flow {
     /// Leaves the request to Envoy's balancer and says why.
     fn unrouted(&mut self, vm: &Vm, host: &impl Host, why: Unrouted) -> Next {
-        vm.counters.count(host, why.counter());
-        host.set_filter_state(names::DECISION_STATE, format!("{{\"unrouted\":\"{}\"}}", why.word()).as_bytes());
+        leave_to_envoy(vm, host, why);
         self.state = State::Passed;
         Next::Release
     }
+}
+
+/// Counts and notes why a request is left to Envoy's balancer.
+fn leave_to_envoy(vm: &Vm, host: &impl Host, why: Unrouted) {
+    vm.counters.count(host, why.counter());
+    host.set_filter_state(names::DECISION_STATE, format!("{{\"unrouted\":\"{}\"}}", why.word()).as_bytes());
 }
 
 fn millis(nanos: u64) -> UnixMillis {

@@ -18,3 +18,22 @@ fn configurations_of_the_checked_in_envoy_are_accepted() {
     }
     assert!(found >= 2, "only {found} configurations found");
 }
+
+#[test]
+fn requests_to_an_entry_with_a_refused_configuration_are_served_and_cannot_choose_a_worker() {
+    use filter::host::fake::FakeStream;
+
+    for (path, unrouted) in [("/v1/completions", Some("{\"unrouted\":\"bad_configuration\"}")), ("/v1/models", None)] {
+        let stage = crate::stage::Stage::new();
+        let thread = &stage.threads[0];
+        let forged = ("x-gateway-destination-endpoint", "1.2.3.4:5");
+        let headers = [(":path", path), forged, forged];
+        thread.host.streams.borrow_mut().insert(7, FakeStream::with_headers(&headers));
+        thread.host.set_current(7);
+        filter::flow::pass_unconfigured(&thread.vm, &thread.host);
+        let seen = thread.host.streams.borrow_mut().remove(&7).unwrap();
+        assert!(seen.request_header("x-gateway-destination-endpoint").is_empty());
+        assert_eq!(seen.filter_state.get("kv_decision").map(String::as_str), unrouted);
+        assert_eq!(stage.envoy.count("unrouted.bad_configuration"), u64::from(unrouted.is_some()));
+    }
+}

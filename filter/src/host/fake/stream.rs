@@ -22,6 +22,12 @@ pub struct FakeStream {
 }
 
 impl FakeStream {
+    /// A request with these headers.
+    pub fn with_headers(headers: &[(&str, &str)]) -> Self {
+        let pairs = headers.iter().map(|(name, value)| ((*name).to_owned(), value.as_bytes().to_vec()));
+        Self { request_headers: pairs.collect(), ..Self::default() }
+    }
+
     /// Whether the request left the filter.
     pub fn is_released(&self) -> bool {
         self.released
