@@ -69,7 +69,8 @@ fn words(characters: usize, seed: u64) -> String {
     while text.len() < characters {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let pick = (state >> 33) as usize;
-        let word = if pick.is_multiple_of(INVENTED_ONE_IN) { invented.next() } else { WORDS.get(pick % WORDS.len()).copied() };
+        let word =
+            if pick.is_multiple_of(INVENTED_ONE_IN) { invented.next() } else { WORDS.get(pick % WORDS.len()).copied() };
         text.push_str(word.expect("there is always a word"));
         text.push_str(if pick.is_multiple_of(17) { ".\n" } else { " " });
     }

@@ -46,7 +46,7 @@ async fn a_body_of_8_mb_arrives_whole_and_routed() {
 #[tokio::test]
 async fn a_text_of_8_mb_arrives_whole_and_routed() {
     let (mut stack, recorder) = recorded().await;
-    let mut text = prompt::text(4, 1_200_000);
+    let mut text = prompt::text(4, 1_300_000);
     text.truncate(8_000_000);
     assert_eq!(text.len(), 8_000_000);
     let document = prompt::chat("mock", &[prompt::message("user", &text)], 1);

@@ -67,6 +67,8 @@ async fn main() -> Result<()> {
     config.write(&scratch);
     let options = envoy::Options { fixed_ports: true, ..envoy::Options::default() };
     let (mut envoy, mut bridge) = tokio::join!(Envoy::start(&scratch, &options), Bridge::launch(&scratch));
+    // Before that a first request would find no state and be left to Envoy.
+    bridge.ready().await;
     introduce(&envoy, &workers, scratch.dir());
 
     tokio::select! {
