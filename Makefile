@@ -56,7 +56,7 @@ lint: fmt-check clippy clippy-wasm docs check-arrows deny ## All static checks
 
 # --- tests ---
 
-.PHONY: test-unit test-wasm envoy-validate test-e2e test fuzz
+.PHONY: test-unit test-wasm envoy-validate test-e2e test
 test-unit: setup ## Native tests of every crate except the end-to-end tests
 	cargo test --workspace --exclude e2e
 
@@ -72,17 +72,14 @@ test-e2e: wasm build ## Real Envoy, real bridge, simulated engines
 
 test: lint test-unit test-wasm envoy-validate test-e2e ## Everything that is checked
 
-fuzz: setup ## Run every fuzz target for a short while
-	@scripts/fuzz.sh
-
 # --- run and measure ---
 
 .PHONY: run bench bench-path bench-replay
 run: wasm build ## Envoy, bridge and two simulated engines (or WORKERS="ip:port ...") until Ctrl-C
 	@target/debug/run-local
 
-bench: setup ## Benchmarks of the pure core and of the bridge's ingest
-	cargo bench --package kv-routing --package event-bridge
+bench: setup ## Benchmarks of the pure core
+	cargo bench --package kv-routing
 
 bench-path: setup ## What the filter adds to a request: Envoy with it, without it, and no Envoy
 	cargo run --release --package bench --bin path
