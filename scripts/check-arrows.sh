@@ -35,8 +35,8 @@ for file in $named; do
   [[ $file =~ $allowed ]] || fail "$file may not name proxy_wasm"
 done
 
-# The pure core takes time and randomness as arguments and touches nothing outside.
-impure=$(search 'std::(time::(Instant|SystemTime)|env|net|fs|thread|process)\b' kv-routing/src)
+# The pure core takes time and randomness as arguments and touches nothing outside. Its tests may.
+impure=$(search 'std::(time::(Instant|SystemTime)|env|net|fs|thread|process)\b' kv-routing/src | { grep -vE '^[^:]*(/|_)tests\.rs:' || [ $? -eq 1 ]; })
 [ -z "$impure" ] || fail "kv-routing must stay pure:"$'\n'"$impure"
 
 [ "$failures" -eq 0 ] || exit 1
