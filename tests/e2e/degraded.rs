@@ -28,11 +28,10 @@ fn endpoints(recorders: &[Recorder]) -> Value {
 }
 
 /// Sends 20 requests to an Envoy with no bridge; all are served, by both workers, with no routing header.
-async fn served_without_routing(options: envoy::Options) -> Envoy {
-    let scratch = Scratch::new();
+async fn served_without_routing(scratch: &Scratch, options: envoy::Options) -> Envoy {
     let recorders = [Recorder::start().await, Recorder::start().await];
     scratch.replace("eds.json", &endpoints(&recorders).to_string());
-    let envoy = Envoy::start(&scratch, &options).await;
+    let envoy = Envoy::start(scratch, &options).await;
     let client = Client::new();
     for seed in 0..20 {
         let document = prompt::question("mock", seed, 100);
@@ -47,7 +46,8 @@ async fn served_without_routing(options: envoy::Options) -> Envoy {
 
 #[tokio::test]
 async fn with_empty_shared_data_envoy_balances() {
-    let mut envoy = served_without_routing(envoy::Options::default()).await;
+    let scratch = Scratch::new();
+    let mut envoy = served_without_routing(&scratch, envoy::Options::default()).await;
     assert_eq!(envoy.stat("kv_router.unrouted.no_manifest").await, 20);
     assert_eq!(envoy.stat("kv_router.routed").await, 0);
     envoy.stop().await;
@@ -56,7 +56,8 @@ async fn with_empty_shared_data_envoy_balances() {
 #[tokio::test]
 async fn with_a_configuration_the_filter_refuses_envoy_balances() {
     let options = envoy::Options::default().edit(r#"{"role":"route"}"#, r#"{"role":"route","endpoint":3}"#);
-    let mut envoy = served_without_routing(options).await;
+    let scratch = Scratch::new();
+    let mut envoy = served_without_routing(&scratch, options).await;
     assert_eq!(envoy.stat("kv_router.unrouted.bad_configuration").await, 20);
     assert!(envoy.output().contains("unknown field `endpoint`"), "the log names the field");
     envoy.stop().await;
