@@ -93,13 +93,19 @@ impl Vm {
         self.peaks.retain(known);
     }
 
+    /// Notes that `target` was given a request: for the load row, and for telling our own load from outside load.
+    pub fn note_peak(&mut self, target: TargetId, now: UnixMillis) {
+        self.peaks.observe(target, self.ledger.booking(target).requests, now);
+        self.rows.touch();
+    }
+
     /// Writes the own load row if it is due.
     pub fn flush_row(&mut self, host: &impl Host, now: UnixMillis) {
         let by = RoutesBy {
             generation: self.view.header().map_or(kv_routing::wire::Generation(0), |header| header.generation),
             policy_version: self.view.policy_version(),
         };
-        self.rows.flush(host, &self.ledger, by, now);
+        self.rows.flush(host, &self.ledger, &self.peaks, by, now);
     }
 
     /// Periodic work. VMs that never routed a request have none.

@@ -161,7 +161,7 @@ impl Scrape {
         }
         for (target, booking) in bookings {
             let labels = vec![("envoy", envoy.name.clone()), ("target", target.to_string())];
-            let Booking { requests, prefill_tokens, decode_blocks, failures } = booking;
+            let Booking { requests, prefill_tokens, decode_blocks, failures, peak_requests: _ } = booking;
             self.gauge("booked_requests", "Requests under way", &labels, f64::from(requests));
             self.gauge("booked_prefill_tokens", "Their uncached prompt tokens", &labels, prefill_tokens as f64);
             self.gauge("booked_decode_blocks", "Their prompt blocks", &labels, decode_blocks as f64);

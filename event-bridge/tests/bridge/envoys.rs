@@ -203,7 +203,7 @@ async fn a_younger_bridge_is_left_alone_until_it_is_gone() {
 async fn load_rows_and_decisions_come_back_as_metrics() {
     let (scratch, worker, envoy) = (Scratch::new(), FakeWorker::start().await, FakeEnvoy::default());
     let target = TargetId::of(&worker.address(), None);
-    let booking = Booking { requests: 3, prefill_tokens: 40, decode_blocks: 5, failures: 1 };
+    let booking = Booking { requests: 3, prefill_tokens: 40, decode_blocks: 5, failures: 1, peak_requests: 3 };
     let row = LoadRow {
         owner: 1,
         written: unix_millis(),

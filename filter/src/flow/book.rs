@@ -46,6 +46,7 @@ pub(super) fn book(
     choice: &Choice,
     target: &TargetEntry,
     checkpoints: Checkpoints,
+    now: UnixMillis,
 ) -> BookingId {
     let request = BookingRequest {
         target: target.id,
@@ -53,8 +54,9 @@ pub(super) fn book(
         prefill_tokens: choice.prefill_tokens.saturating_mul(asked.prompts.into()),
         checkpoints,
     };
-    vm.rows.touch();
-    vm.ledger.book(request)
+    let booking = vm.ledger.book(request);
+    vm.note_peak(target.id, now);
+    booking
 }
 
 /// The decision as the bridge gets it.

@@ -31,7 +31,7 @@ impl Flow {
         checkpoints: Checkpoints,
         now: UnixMillis,
     ) -> Next {
-        let booking = book(vm, &asked, prompt, choice, target, checkpoints);
+        let booking = book(vm, &asked, prompt, choice, target, checkpoints, now);
         vm.flush_row(host, now);
         self.name_targets(host, &asked, choice, target);
         let explanation = self.explain(host, &asked, prompt, choice, said);

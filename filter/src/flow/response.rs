@@ -94,6 +94,7 @@ fn follow(vm: &mut Vm, host: &impl Host, routed: &mut Routed) {
     let served = at_address().find(|target| target.rank == routed.rank).or_else(|| at_address().next());
     if let Some(served) = served {
         vm.ledger.move_to(routed.booking, served.id);
+        vm.note_peak(served.id, millis(host.now_nanos()));
         routed.target = served.id;
         routed.endpoint.clone_from(&served.endpoint);
     }

@@ -3,8 +3,8 @@
 //! A row belongs to one VM, which writes it without looking. Only claiming needs a comparison: of the row's own version
 //! for a row whose owner is gone, of the row count for a new one.
 
-use kv_routing::policy::{Bookings, Ledger};
-use kv_routing::wire::{Generation, LoadRow, UnixMillis, keys};
+use kv_routing::policy::{Bookings, Ledger, Peaks};
+use kv_routing::wire::{Booking, Generation, LoadRow, LoadRowEntry, UnixMillis, keys};
 
 use crate::counters::{Counter, Counters};
 use crate::host::{ABSENT, Host};
@@ -92,7 +92,7 @@ impl Rows {
 
     /// Writes the own row if it changed, or if the others would soon think this VM gone. A change within 2 ms of the last write
     /// waits for the next call, unless nothing is in flight any more, when there may be none for long.
-    pub fn flush(&mut self, host: &impl Host, ledger: &Ledger, by: RoutesBy, now: UnixMillis) {
+    pub fn flush(&mut self, host: &impl Host, ledger: &Ledger, peaks: &Peaks, by: RoutesBy, now: UnixMillis) {
         let Some(row) = self.row else { return };
         let age = now.0.saturating_sub(self.written);
         let due = if self.dirty { age >= PERIOD_MS || ledger.requests() == 0 } else { age >= REFRESH_MS };
@@ -100,7 +100,13 @@ impl Rows {
             return;
         }
         let RoutesBy { generation, policy_version } = by;
-        let value = LoadRow { owner: self.owner, written: now, generation, policy_version, entries: ledger.entries() };
+        let value = LoadRow {
+            owner: self.owner,
+            written: now,
+            generation,
+            policy_version,
+            entries: entries(ledger, peaks, now),
+        };
         if let Ok(bytes) = value.encode()
             && host.set_shared(&keys::load_row(row), &bytes, None).is_ok()
         {
@@ -145,6 +151,18 @@ impl Rows {
             }
         }
     }
+}
+
+/// What is in flight on every target, and what lately was.
+fn entries(ledger: &Ledger, peaks: &Peaks, now: UnixMillis) -> Vec<LoadRowEntry> {
+    let mut entries = ledger.entries();
+    for (target, peak_requests) in peaks.all_recent(now) {
+        match entries.iter_mut().find(|entry| entry.target == target) {
+            Some(entry) => entry.booking.peak_requests = peak_requests,
+            None => entries.push(LoadRowEntry { target, booking: Booking { peak_requests, ..Booking::default() } }),
+        }
+    }
+    entries
 }
 
 /// Takes over the first row whose owner is gone.

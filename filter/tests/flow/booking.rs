@@ -9,6 +9,7 @@ fn booked(stage: &Stage, at: usize) -> Booking {
         prefill_tokens: sum.prefill_tokens + entry.booking.prefill_tokens,
         decode_blocks: sum.decode_blocks + entry.booking.decode_blocks,
         failures: sum.failures + entry.booking.failures,
+        peak_requests: 0,
     };
     stage.threads[at].vm.ledger.entries().iter().fold(Booking::default(), sum)
 }
@@ -22,7 +23,7 @@ fn prefill_ends_at_the_first_byte_and_the_rest_at_the_end() {
     let mut stage = Stage::new();
     stage.holds(2, 0..160);
     let exchange = stage.prompt(0..330);
-    let whole = Booking { requests: 1, prefill_tokens: 170, decode_blocks: 21, failures: 0 };
+    let whole = Booking { requests: 1, prefill_tokens: 170, decode_blocks: 21, failures: 0, peak_requests: 0 };
     assert_eq!(booked(&stage, 0), whole);
     let Thread { host, vm } = &mut stage.threads[0];
     exchange.response(host, vm, 200, Some("10.0.0.2:8000"));
@@ -136,4 +137,32 @@ fn threads_see_one_anothers_load() {
         stage.envoy.pass(200);
     }
     assert_eq!(seen.len(), 3);
+}
+
+/// The engine's report still contains a request of another thread that is already over. Taking it for load from outside sent
+/// repeated prompts away from the target that holds them.
+#[test]
+fn a_late_report_of_another_threads_request_is_not_outside_load() {
+    let mut stage = Stage::new();
+    stage.holds(2, 0..160);
+    let other = stage.request(1, &completion("base", 5000..5064));
+    stage.finish(1, &other);
+    let first = stage.request(0, &completion("base", 0..160));
+    assert_eq!(stage.endpoints(0, &first)[0], "10.0.0.2:8000");
+    stage.finish(0, &first);
+    (stage.targets[1].running, stage.targets[1].kv_usage, stage.targets[1].capacity_blocks) = (1, 0.5, 1000);
+    stage.push();
+    stage.envoy.pass(10);
+    let again = stage.request(1, &completion("base", 0..160));
+    assert_eq!(stage.endpoints(1, &again)[0], "10.0.0.2:8000", "{}", stage.decision(1, &again));
+
+    // Load that stays beyond what this Envoy lately had is from outside, and is avoided.
+    stage.finish(1, &again);
+    for _ in 0..3 {
+        stage.envoy.pass(2000);
+        stage.push();
+        stage.threads.iter_mut().for_each(crate::stage::Thread::tick);
+    }
+    let avoided = stage.request(1, &completion("base", 0..160));
+    assert_ne!(stage.endpoints(1, &avoided)[0], "10.0.0.2:8000");
 }

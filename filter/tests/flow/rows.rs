@@ -67,7 +67,12 @@ fn the_last_request_leaves_an_empty_row_at_once() {
     let mut stage = Stage::new();
     let exchange = stage.prompt(0..64);
     stage.finish(0, &exchange);
-    assert!(stage.row(0).entries.is_empty());
+    assert!(stage.row(0).entries.iter().all(|entry| entry.booking.requests == 0 && entry.booking.peak_requests == 1));
+    for _ in 0..3 {
+        stage.envoy.pass(2000);
+        stage.threads[0].tick();
+    }
+    assert!(stage.row(0).entries.is_empty(), "peaks last for seconds only");
 }
 
 #[test]

@@ -29,11 +29,12 @@ impl Bookings {
     pub fn add(&mut self, row: &LoadRow) {
         for entry in &row.entries {
             let sum = self.0.entry(entry.target).or_default();
-            let Booking { requests, prefill_tokens, decode_blocks, failures } = entry.booking;
+            let Booking { requests, prefill_tokens, decode_blocks, failures, peak_requests } = entry.booking;
             sum.requests = sum.requests.saturating_add(requests);
             sum.prefill_tokens = sum.prefill_tokens.saturating_add(prefill_tokens);
             sum.decode_blocks = sum.decode_blocks.saturating_add(decode_blocks);
             sum.failures = sum.failures.saturating_add(failures);
+            sum.peak_requests = sum.peak_requests.saturating_add(peak_requests);
         }
     }
 
@@ -62,7 +63,9 @@ impl TargetLoad {
             let mine = own.booking(target.id);
             let theirs = others.get(target.id);
             let booked = mine.requests.saturating_add(theirs.requests);
-            let outside = OutsideLoad::of(target, peaks.observe(target.id, booked, now));
+            // The sum of all VMs' peaks is at least the peak of their sum, so no request of ours is taken for one from outside.
+            let peak = peaks.observe(target.id, mine.requests, now).saturating_add(theirs.peak_requests);
+            let outside = OutsideLoad::of(target, peak);
             Self {
                 requests: f64::from(booked) + f64::from(outside.requests),
                 prefill_tokens: mine.prefill_tokens.saturating_add(theirs.prefill_tokens),
@@ -82,7 +85,7 @@ mod tests {
     use crate::wire::{Generation, LoadRowEntry};
 
     fn row(target: TargetId, requests: u32) -> LoadRow {
-        let booking = Booking { requests, prefill_tokens: 100, decode_blocks: 7, failures: 0 };
+        let booking = Booking { requests, prefill_tokens: 100, decode_blocks: 7, failures: 0, peak_requests: requests };
         LoadRow {
             owner: 1,
             written: UnixMillis(0),
@@ -115,10 +118,14 @@ mod tests {
         // All of ours end, and the report has not noticed yet: they are not mistaken for outside load...
         let ended = Ledger::default();
         others.clear();
+        let mut over = row(busy.id, 0);
+        over.entries[0].booking = Booking { peak_requests: 3, ..Booking::default() };
+        others.add(&over);
         let loads = TargetLoad::of_all(&targets, &ended, &others, &mut peaks, &checkpoints, UnixMillis(10));
         assert_eq!(loads[0].requests, 4.0);
         // ...until the report is too old to contain them.
         let later = UnixMillis(20 + 2 * PEAK_WINDOW_MS);
+        others.clear();
         let loads = TargetLoad::of_all(&targets, &ended, &others, &mut peaks, &checkpoints, later);
         assert_eq!(loads[0].requests, 8.0);
     }

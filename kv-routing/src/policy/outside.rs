@@ -32,7 +32,7 @@ impl OutsideLoad {
     }
 }
 
-/// Most requests this Envoy had on each target lately.
+/// Most requests one VM had on each target lately. It is told of every booking, or peaks between two decisions would be missed.
 #[derive(Clone, Debug, Default)]
 pub struct Peaks(HashMap<TargetId, Peak>);
 
@@ -41,6 +41,16 @@ struct Peak {
     window: u64,
     current: u32,
     previous: u32,
+}
+
+impl Peak {
+    fn recent(&self, now: UnixMillis) -> u32 {
+        match (now.0 / PEAK_WINDOW_MS).checked_sub(self.window) {
+            Some(0) => self.current.max(self.previous),
+            Some(1) => self.current,
+            _ => 0,
+        }
+    }
 }
 
 impl Peaks {
@@ -54,6 +64,17 @@ impl Peaks {
         }
         peak.current = peak.current.max(booked);
         peak.current.max(peak.previous)
+    }
+
+    /// The most that were on `target` in this and the last window.
+    pub fn recent(&self, target: TargetId, now: UnixMillis) -> u32 {
+        self.0.get(&target).map_or(0, |peak| peak.recent(now))
+    }
+
+    /// Every target with its recent peak, where it is not zero.
+    pub fn all_recent(&self, now: UnixMillis) -> impl Iterator<Item = (TargetId, u32)> + '_ {
+        let recent = move |(target, peak): (&TargetId, &Peak)| (*target, peak.recent(now));
+        self.0.iter().map(recent).filter(|(_, peak)| *peak > 0)
     }
 
     /// Forgets targets for which `known` is false.

@@ -41,6 +41,9 @@ pub struct Booking {
     pub decode_blocks: u64,
     /// Requests that failed on it since the VM started.
     pub failures: u32,
+    /// Most requests at once within the last seconds, the ones in flight included. An engine's report is older than these
+    /// bookings, so only what it has beyond this counts as load from outside.
+    pub peak_requests: u32,
 }
 
 impl LoadRow {

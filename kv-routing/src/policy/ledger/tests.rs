@@ -23,10 +23,16 @@ fn request(target: TargetId, chain: &[SequenceHash]) -> BookingRequest {
 fn a_request_books_its_prefill_until_the_first_byte_and_the_rest_until_its_end() {
     let mut ledger = Ledger::default();
     let id = ledger.book(request(A, &chain(1, 20)));
-    assert_eq!(ledger.booking(A), Booking { requests: 1, prefill_tokens: 100, decode_blocks: 20, failures: 0 });
+    assert_eq!(
+        ledger.booking(A),
+        Booking { requests: 1, prefill_tokens: 100, decode_blocks: 20, failures: 0, peak_requests: 0 }
+    );
     ledger.release_prefill(id);
     ledger.release_prefill(id);
-    assert_eq!(ledger.booking(A), Booking { requests: 1, prefill_tokens: 0, decode_blocks: 20, failures: 0 });
+    assert_eq!(
+        ledger.booking(A),
+        Booking { requests: 1, prefill_tokens: 0, decode_blocks: 20, failures: 0, peak_requests: 0 }
+    );
     ledger.end(id, false);
     ledger.end(id, true);
     assert_eq!(ledger.booking(A), Booking::default());
@@ -41,7 +47,10 @@ fn a_retried_request_moves_with_what_is_left_of_it() {
     ledger.count_failure(A);
     ledger.move_to(id, B);
     assert_eq!(ledger.booking(A), Booking { failures: 1, ..Booking::default() });
-    assert_eq!(ledger.booking(B), Booking { requests: 1, prefill_tokens: 100, decode_blocks: 20, failures: 0 });
+    assert_eq!(
+        ledger.booking(B),
+        Booking { requests: 1, prefill_tokens: 100, decode_blocks: 20, failures: 0, peak_requests: 0 }
+    );
     ledger.end(id, true);
     assert_eq!(ledger.booking(B), Booking { failures: 1, ..Booking::default() });
     ledger.retain(|target| target == B);
