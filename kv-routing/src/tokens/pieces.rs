@@ -55,11 +55,11 @@ pub(crate) fn tokenize_part(
         *at = piece_end;
         budget.fresh(piece_end - start);
         let key = PieceKey::of(text, start, piece_end);
-        if let Some(key) = key {
-            if let Some(tokens) = workshop.words.get(key) {
-                out.extend_from_slice(tokens);
-                continue;
-            }
+        if let Some(key) = key
+            && let Some(tokens) = workshop.words.get(key)
+        {
+            out.extend_from_slice(tokens);
+            continue;
         }
         if let Some(token) = tables.vocab.whole(text, start, piece_end) {
             out.push(token);
