@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use super::model::Model;
 use super::{CliError, out};
 use crate::config::{Config, EnvoyConfig, IngestEndpoint, PoolConfig, WorkerSource, WorkerSpec, parse_workers, read};
 use crate::policy::{self, Refused, Surroundings};
+use crate::tokenizer::RenderOptions;
 
 pub(super) const EXAMPLES: &str = "Examples:
   event-bridge check --config /etc/kv-router/bridge.yaml
@@ -103,7 +105,7 @@ impl Report {
             self.line(2, &format!("adapters {}", pool.adapters.join(", ")));
         }
         match &pool.model_dir {
-            Some(dir) => self.model_dir(dir),
+            Some(dir) => self.model_dir(dir, &pool.chat),
             None => self.line(2, "no model directory: only token-id prompts are matched exactly"),
         }
         match &pool.eds_file {
@@ -121,10 +123,18 @@ impl Report {
         }
     }
 
-    fn model_dir(&mut self, dir: &Path) {
+    fn model_dir(&mut self, dir: &Path, options: &RenderOptions) {
         self.line(2, &format!("tokenizer and chat template from {}", dir.display()));
-        if !dir.is_dir() {
-            self.problem(2, &format!("{} is no folder", dir.display()));
+        let proved = Model::load_with(dir, options).and_then(|mut model| Ok((model.prove()?, model)));
+        match proved {
+            Ok((tested, model)) => {
+                let (texts, tokens) = (tested.texts, tested.tokens);
+                self.line(4, &format!("equal to the Hugging Face library on {texts} texts, {tokens} tokens"));
+                if let Some(problem) = &model.compiled.report.template_problem {
+                    self.problem(4, &format!("chats cannot be rendered: {problem}"));
+                }
+            }
+            Err(error) => self.problem(4, &error.to_string()),
         }
     }
 
@@ -183,7 +193,8 @@ mod tests {
         fs::create_dir(scratch.path("none")).unwrap();
         fs::write(scratch.path("w.yaml"), "workers: [{address: '10.0.0.1:80', ranks: 2, drain: true}]").unwrap();
         let after = report(&path);
-        assert_eq!(after.problems, 0, "{}", after.text);
+        assert_eq!(after.problems, 1, "{}", after.text);
+        assert!(after.text.contains("tokenizer.json"), "an empty model directory is of no use: {}", after.text);
         for part in ["worker 10.0.0.1:80 (Both, draining)", "rank 1: events from tcp://10.0.0.1:5558, replay none"] {
             assert!(after.text.contains(part), "{part} missing in {}", after.text);
         }

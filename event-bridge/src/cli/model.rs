@@ -5,7 +5,7 @@ use std::path::Path;
 use kv_routing::tokens::{CacheLimits, Prompter};
 
 use super::CliError;
-use crate::tokenizer::{CompiledTokenizer, ModelFiles, Reference, RenderOptions, compile_files};
+use crate::tokenizer::{CompiledTokenizer, ModelFiles, Reference, RenderOptions, SelfTest, compile_files, self_test};
 
 const CACHE_BYTES: u32 = 16 << 20;
 
@@ -19,10 +19,21 @@ pub(super) struct Model {
 impl Model {
     /// Compiles the model in `dir`, chats rendered as vLLM does without options.
     pub(super) fn load(dir: &Path) -> Result<Self, CliError> {
+        Self::load_with(dir, &RenderOptions::default())
+    }
+
+    /// Compiles the model in `dir`, chats rendered as `options` say.
+    pub(super) fn load_with(dir: &Path, options: &RenderOptions) -> Result<Self, CliError> {
         let files = ModelFiles::read(dir)?;
-        let compiled = compile_files(&files, &RenderOptions::default())?;
+        let compiled = compile_files(&files, options)?;
         let prompter = Prompter::load(compiled.bytes.clone(), CacheLimits { bytes: CACHE_BYTES })?;
         Ok(Self { files, compiled, prompter })
+    }
+
+    /// Compares with the reference library over the built-in corpus.
+    pub(super) fn prove(&mut self) -> Result<SelfTest, CliError> {
+        let reference = self.reference()?;
+        Ok(self_test(&mut self.prompter, &reference)?)
     }
 
     /// The reference library on the same files.

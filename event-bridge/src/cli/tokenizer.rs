@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::model::Model;
 use super::{CliError, input, out};
-use crate::tokenizer::{Reference, compare, self_test};
+use crate::tokenizer::{Reference, compare};
 
 pub(super) const EXAMPLES: &str = "Examples:
   event-bridge tokenizer check --model-dir /models/qwen3
@@ -104,8 +104,7 @@ fn compile(args: &CompileArgs) -> Result<(), CliError> {
 
 fn check(args: &ModelArgs) -> Result<(), CliError> {
     let mut model = Model::load(&args.model_dir)?;
-    let reference = model.reference()?;
-    let tested = self_test(&mut model.prompter, &reference)?;
+    let tested = model.prove()?;
     let report = &model.compiled.report;
     let mut text = format!(
         "{}: equal to the Hugging Face library on {} texts, {} tokens\n{}",
