@@ -125,12 +125,11 @@ impl Target {
     fn apply(&mut self, batch: &Batch, origin: Origin, now: Instant, context: &mut Context<'_>) -> Verdict {
         self.counts.batches += 1;
         self.last_applied = Some(now);
-        let is_whole = if self.spec.polled {
-            self.apply_polled(&batch.payload, origin.era, context)
-        } else {
-            self.apply_batch(&batch.payload, origin.era, context)
-        };
-        if is_whole {
+        if self.spec.polled {
+            self.apply_polled(&batch.payload, origin.era, context);
+            return Verdict::Keep;
+        }
+        if self.apply_batch(&batch.payload, origin.era, context) {
             return Verdict::Keep;
         }
         self.counts.undecodable += 1;
@@ -162,11 +161,14 @@ impl Target {
     }
 
     /// Applies one event of an engine's buffer. Only the largest attention window is that of whole prefixes.
-    fn apply_polled(&mut self, payload: &[u8], era: Era, context: &mut Context<'_>) -> bool {
+    fn apply_polled(&mut self, payload: &[u8], era: Era, context: &mut Context<'_>) {
         let decoded = std::str::from_utf8(payload).ok().and_then(|text| decode_polled_event(text).ok());
-        let Some(event) = decoded else { return false };
+        let Some(event) = decoded else {
+            self.counts.undecodable += 1;
+            return self.sequencer.weaken(era, Reason::EventsLost);
+        };
         if event.window < self.window {
-            return true;
+            return;
         }
         if event.window > self.window && self.window.replace(event.window.unwrap_or(0)).is_some() {
             self.residency.clear(context.index);
@@ -174,7 +176,6 @@ impl Target {
         for change in &event.changes {
             self.apply_event(change, era, context);
         }
-        true
     }
 
     fn apply_event(&mut self, event: &Event<'_>, era: Era, context: &mut Context<'_>) {

@@ -4,6 +4,7 @@
 mod fake;
 mod follow;
 mod hostile;
+mod polled;
 mod sockets;
 
 use std::time::Duration;
