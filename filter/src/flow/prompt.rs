@@ -35,7 +35,7 @@ pub(super) struct Asked {
 #[derive(Debug)]
 pub(super) struct Waiting {
     asked: Asked,
-    preparation: Preparation,
+    preparation: Box<Preparation>,
     tokenizer: TokenizerRef,
     block_size: BlockSize,
     /// Should the tokenizer go away meanwhile.
@@ -138,7 +138,7 @@ impl Flow {
 
 enum Begun {
     Ready(PreparedPrompt),
-    Text(Preparation, TokenizerRef),
+    Text(Box<Preparation>, TokenizerRef),
 }
 
 /// Starts on a prompt.
@@ -170,7 +170,7 @@ fn begin(
     let prompter =
         vm.tokenizers.get(host, &vm.counters, tokenizer, limits, generation).ok_or(Counter::InexactTokenizerFailed)?;
     let preparation = prompter.begin(request, plan, now).map_err(|_| Counter::InexactPrompt)?;
-    Ok(Begun::Text(preparation, tokenizer))
+    Ok(Begun::Text(Box::new(preparation), tokenizer))
 }
 
 /// The part of a body that begins with the conversation, so that equal conversations have equal prefixes whatever options
