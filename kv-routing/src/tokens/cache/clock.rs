@@ -24,7 +24,7 @@ impl Hasher for KeyHasher {
 }
 
 #[derive(Debug)]
-struct Slot<T> {
+struct Entry<T> {
     key: u128,
     value: T,
     weight: u32,
@@ -34,7 +34,8 @@ struct Slot<T> {
 /// The map. Weights are bytes.
 #[derive(Debug)]
 pub(super) struct Clock<T> {
-    slots: Vec<Slot<T>>,
+    slots: Vec<Option<Entry<T>>>,
+    free: Vec<u32>,
     index: HashMap<u128, u32, BuildHasherDefault<KeyHasher>>,
     hand: usize,
     weight: u64,
@@ -47,15 +48,15 @@ const OVERHEAD: u32 = 96;
 
 impl<T> Clock<T> {
     pub(super) fn new(bound: u64) -> Self {
-        Self { slots: Vec::new(), index: HashMap::default(), hand: 0, weight: 0, bound, evictions: 0 }
+        Self { slots: Vec::new(), free: Vec::new(), index: HashMap::default(), hand: 0, weight: 0, bound, evictions: 0 }
     }
 
     /// The value of `key`, which counts as used.
     #[inline]
     pub(super) fn get(&mut self, key: u128) -> Option<&T> {
-        let slot = self.slots.get_mut(*self.index.get(&key)? as usize)?;
-        slot.used = true;
-        Some(&slot.value)
+        let entry = self.slots.get_mut(*self.index.get(&key)? as usize)?.as_mut()?;
+        entry.used = true;
+        Some(&entry.value)
     }
 
     /// Adds or replaces; a value over a quarter of the bound is not kept.
@@ -64,14 +65,24 @@ impl<T> Clock<T> {
         if u64::from(weight) > self.bound / 4 {
             return;
         }
-        self.remove(key);
-        while self.weight + u64::from(weight) > self.bound {
-            self.evict();
+        if let Some(place) = self.index.get(&key).copied() {
+            self.remove(place as usize);
         }
-        let Ok(place) = u32::try_from(self.slots.len()) else { return };
-        self.slots.push(Slot { key, value, weight, used: false });
-        self.index.insert(key, place);
-        self.weight += u64::from(weight);
+        while self.weight + u64::from(weight) > self.bound && self.evict() {}
+        let entry = Some(Entry { key, value, weight, used: false });
+        let place = match self.free.pop() {
+            Some(place) => place,
+            None => {
+                let Ok(place) = u32::try_from(self.slots.len()) else { return };
+                self.slots.push(None);
+                place
+            }
+        };
+        if let Some(slot) = self.slots.get_mut(place as usize) {
+            *slot = entry;
+            self.index.insert(key, place);
+            self.weight += u64::from(weight);
+        }
     }
 
     pub(super) fn weight(&self) -> u64 {
@@ -82,36 +93,30 @@ impl<T> Clock<T> {
         self.evictions
     }
 
-    fn evict(&mut self) {
-        loop {
-            if self.hand >= self.slots.len() {
-                self.hand = 0;
-            }
-            match self.slots.get_mut(self.hand) {
-                Some(slot) if slot.used => slot.used = false,
-                Some(slot) => {
-                    let key = slot.key;
+    /// Drops the next entry that was not used since the hand passed it; false when there is none at all.
+    fn evict(&mut self) -> bool {
+        // After one round nothing counts as used any more.
+        for _ in 0..=2 * self.slots.len() {
+            let place = self.hand;
+            self.hand = if place + 1 >= self.slots.len() { 0 } else { place + 1 };
+            match self.slots.get_mut(place) {
+                Some(Some(entry)) if entry.used => entry.used = false,
+                Some(Some(_)) => {
+                    self.remove(place);
                     self.evictions += 1;
-                    return self.remove(key);
+                    return true;
                 }
-                None => return,
+                Some(None) | None => {}
             }
-            self.hand += 1;
         }
+        false
     }
 
-    /// Takes an entry out; the last slot moves to its place.
-    fn remove(&mut self, key: u128) {
-        let Some(place) = self.index.remove(&key) else { return };
-        let last = self.slots.len().saturating_sub(1);
-        if place as usize > last {
-            return;
-        }
-        let gone = self.slots.swap_remove(place as usize);
+    fn remove(&mut self, place: usize) {
+        let Some(gone) = self.slots.get_mut(place).and_then(Option::take) else { return };
+        self.index.remove(&gone.key);
         self.weight = self.weight.saturating_sub(u64::from(gone.weight));
-        if let Some(moved) = self.slots.get(place as usize) {
-            self.index.insert(moved.key, place);
-        }
+        self.free.extend(u32::try_from(place));
     }
 }
 
@@ -127,12 +132,13 @@ mod tests {
             assert_eq!(clock.get(1), Some(&"kept"), "before {key}");
             clock.insert(key, "passing", 100);
             assert!(clock.weight() <= 10_000);
-            assert_eq!(clock.get(key), Some(&"passing"));
+            assert!(clock.index.contains_key(&key));
         }
         assert!(clock.evictions() > 900);
         assert_eq!(clock.get(2), None);
-        assert_eq!(clock.slots.len(), clock.index.len());
-        assert_eq!(clock.weight(), clock.slots.iter().map(|slot| u64::from(slot.weight)).sum::<u64>());
+        assert_eq!(clock.slots.iter().flatten().count(), clock.index.len());
+        assert_eq!(clock.weight(), clock.slots.iter().flatten().map(|entry| u64::from(entry.weight)).sum::<u64>());
+        assert!(clock.slots.len() < 60, "freed slots are taken again: {}", clock.slots.len());
     }
 
     #[test]
@@ -144,6 +150,8 @@ mod tests {
         assert_eq!(clock.weight(), 10 + u64::from(OVERHEAD));
         clock.insert(2, 3, 5000);
         assert_eq!(clock.get(2), None);
-        Clock::new(0).insert(1, 1, 0);
+        let mut none = Clock::new(0);
+        none.insert(1, 1, 0);
+        assert_eq!(none.get(1), None);
     }
 }
