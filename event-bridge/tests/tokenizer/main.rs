@@ -5,6 +5,7 @@
 //! | `parity` | built-in corpus, generated texts, sample of the sweep over all scalar values |
 //! | `cuts` | texts cut where the core cuts them, tokenized by the library |
 //! | `caches` | prompts prepared with caches and in slices against the same without |
+//! | `variants` | real tokenizers changed to what no package holds |
 //! | `vllm` | requests that a real vLLM answered |
 //! | `refusals` | what the compiler does not recognise |
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)] // a test may fail by panicking
@@ -14,4 +15,5 @@ mod cuts;
 mod models;
 mod parity;
 mod refusals;
+mod variants;
 mod vllm;

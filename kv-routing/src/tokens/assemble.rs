@@ -149,7 +149,7 @@ fn mark_whole(parts: &Parts, source: u128) -> Result<Vec<(Vec<u8>, TokenId, bool
 fn merges_to(tables: &Tables<'_>, meta: &Meta, piece: &[u8], id: TokenId, symbols: &mut Vec<TokenId>) -> bool {
     symbols.clear();
     first_symbols(tables, meta, piece, 0, piece.len(), symbols);
-    let mut merge = LongMerge::new(tables, symbols);
+    let mut merge = LongMerge::new(symbols);
     merge.finish(tables);
     merge.tokens().eq([id])
 }

@@ -1,4 +1,4 @@
-//! A prompt as a row of items: added tokens, and chunks of the text between them.
+//! A prompt as a row of items: added tokens, stand-ins for images and the like, and chunks of the text between them.
 
 use super::table::Tables;
 use super::tokenizer::Tokenizer;
@@ -22,6 +22,8 @@ pub(crate) enum ItemKind {
         /// Behind an added token, or at the beginning of the text.
         begins_stretch: bool,
     },
+    /// The stand-in for an image or the like, which takes no text.
+    StandIn(TokenId),
 }
 
 /// Goes over a text item by item.
@@ -32,11 +34,19 @@ pub(crate) struct Items {
     stretch_end: usize,
     /// The added token at `stretch_end`: its end and id.
     token: Option<(usize, TokenId)>,
+    /// Stand-ins with the byte offsets where they lie, in order, and how many are done.
+    stand_ins: Vec<(usize, TokenId)>,
+    passed: usize,
 }
 
 impl Items {
-    pub(crate) fn new(tokenizer: &Tokenizer, tables: &Tables<'_>, text: &[u8]) -> Self {
-        let mut items = Self { at: 0, stretch_start: 0, stretch_end: 0, token: None };
+    pub(crate) fn new(
+        tokenizer: &Tokenizer,
+        tables: &Tables<'_>,
+        text: &[u8],
+        stand_ins: Vec<(usize, TokenId)>,
+    ) -> Self {
+        let mut items = Self { at: 0, stretch_start: 0, stretch_end: 0, token: None, stand_ins, passed: 0 };
         items.find_stretch(tokenizer, tables, text, 0);
         items
     }
@@ -50,18 +60,25 @@ impl Items {
             let begins_stretch = start == self.stretch_start;
             return Some(Item { start, end, kind: ItemKind::Chunk { begins_stretch } });
         }
-        let (end, id) = self.token?;
+        let (end, kind) = match (self.token, self.stand_ins.get(self.passed)) {
+            (Some((end, id)), _) => (end, ItemKind::Added(id)),
+            (None, Some((_, id))) => {
+                self.passed += 1;
+                (start, ItemKind::StandIn(*id))
+            }
+            (None, None) => return None,
+        };
         self.find_stretch(tokenizer, tables, text, end);
-        Some(Item { start, end, kind: ItemKind::Added(id) })
+        Some(Item { start, end, kind })
     }
 
+    /// The stretch from `start` on ends at an added token, at a stand-in or at the end of the text.
     fn find_stretch(&mut self, tokenizer: &Tokenizer, tables: &Tables<'_>, text: &[u8], start: usize) {
-        let found = tokenizer.next_raw(tables, text, start);
-        *self = Self {
-            at: start,
-            stretch_start: start,
-            stretch_end: found.map_or(text.len(), |token| token.start),
-            token: found.map(|token| (token.end, token.id)),
-        };
+        let stop = self.stand_ins.get(self.passed).map_or(text.len(), |(at, _)| (*at).clamp(start, text.len()));
+        let found = tokenizer.next_raw(tables, text.get(..stop).unwrap_or(text), start);
+        self.at = start;
+        self.stretch_start = start;
+        self.stretch_end = found.map_or(stop, |token| token.start);
+        self.token = found.map(|token| (token.end, token.id));
     }
 }

@@ -75,7 +75,7 @@ pub(crate) fn tokenize_part(
             short.symbols.clear();
             first_symbols(tables, tokenizer.meta(), text, start, piece_end, &mut short.symbols);
             if short.symbols.len() > SHORT_SYMBOLS {
-                return PartEnd::Long(LongMerge::new(tables, &short.symbols));
+                return PartEnd::Long(LongMerge::new(&short.symbols));
             }
             short.set_symbols(tables);
         }

@@ -42,6 +42,28 @@ impl Caches {
     }
 }
 
+/// What is to be prepared.
+#[derive(Debug)]
+pub(crate) struct Source {
+    /// The text.
+    pub(crate) text: String,
+    /// Bytes at its beginning that are the engine's.
+    pub(crate) exact_bytes: usize,
+    /// Stand-ins for images and the like, by byte offset.
+    pub(crate) stand_ins: Vec<(usize, TokenId)>,
+    /// With the tokens the post-processor puts around it.
+    pub(crate) framed: bool,
+    /// The tokens themselves are wanted.
+    pub(crate) keep: bool,
+}
+
+impl Source {
+    /// A text that is the engine's from beginning to end.
+    pub(crate) fn text(text: String, framed: bool) -> Self {
+        Self { exact_bytes: text.len(), text, stand_ins: Vec::new(), framed, keep: false }
+    }
+}
+
 /// A prompt being prepared.
 #[derive(Debug)]
 pub struct Preparation {
@@ -58,6 +80,9 @@ pub struct Preparation {
     kept: Option<Vec<TokenId>>,
     fresh_bytes: usize,
     cached_bytes: usize,
+    exact_bytes: usize,
+    /// Tokens of the items that end within `exact_bytes`.
+    exact_tokens: u32,
 }
 
 /// The items between two checkpoints.
@@ -75,18 +100,11 @@ struct Group {
 }
 
 impl Preparation {
-    /// Begins with `text`. `framed`: with the tokens the post-processor puts around it; `keep`: remember the tokens themselves.
-    pub(crate) fn new(
-        tokenizer: &Tokenizer,
-        caches: &Caches,
-        text: String,
-        framed: bool,
-        plan: HashPlan,
-        keep: bool,
-    ) -> Self {
+    pub(crate) fn new(tokenizer: &Tokenizer, caches: &Caches, source: Source, plan: HashPlan) -> Self {
+        let Source { text, exact_bytes, stand_ins, framed, keep } = source;
         let root = caches.prefixes.root(plan, framed);
         let mut preparation = Self {
-            items: Items::new(tokenizer, &tokenizer.tables(), text.as_bytes()),
+            items: Items::new(tokenizer, &tokenizer.tables(), text.as_bytes(), stand_ins),
             text,
             group: Group { items: Vec::new(), next: 0, before: root, after: root, blocks: 0, whole: false },
             open: None,
@@ -97,6 +115,8 @@ impl Preparation {
             kept: keep.then(Vec::new),
             fresh_bytes: 0,
             cached_bytes: 0,
+            exact_bytes,
+            exact_tokens: 0,
         };
         if framed {
             preparation.emit(&tokenizer.meta().prefix);
@@ -119,6 +139,7 @@ impl Preparation {
                     if std::mem::take(&mut self.framed) {
                         self.emit(&tokenizer.meta().suffix);
                     }
+                    self.passed(self.text.len());
                     return true;
                 }
             }
@@ -132,7 +153,13 @@ impl Preparation {
         let empty = ChainHasher::new(self.plan.block_size, self.plan.seed);
         let chain = std::mem::replace(&mut self.hasher, empty).into_chain();
         let count = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
-        PreparedPrompt { tokens, chain, fresh_bytes: count(self.fresh_bytes), cached_bytes: count(self.cached_bytes) }
+        PreparedPrompt {
+            tokens,
+            exact_tokens: self.exact_tokens,
+            chain,
+            fresh_bytes: count(self.fresh_bytes),
+            cached_bytes: count(self.cached_bytes),
+        }
     }
 
     /// The tokens, when they were kept.
@@ -171,12 +198,19 @@ impl Preparation {
             return true;
         }
         group.after = caches.prefixes.extend(group.before, text.get(start..end).unwrap_or(&[]));
+        for item in &group.items {
+            if let ItemKind::StandIn(id) = item.kind {
+                let place = (item.start - start) as u64;
+                group.after = caches.prefixes.extend(group.after, &(place << 32 | u64::from(id.0)).to_le_bytes());
+            }
+        }
         budget.cached(end - start);
         if let Some(checkpoint) = caches.prefixes.get(group.after, end - start) {
             checkpoint.apply(&mut self.hasher);
             self.cached_bytes += end - start;
             group.next = group.items.len();
             group.whole = false;
+            self.passed(end);
         }
         true
     }
@@ -201,10 +235,10 @@ impl Preparation {
         budget: &mut Budget,
     ) {
         let begins_stretch = match item.kind {
-            ItemKind::Added(id) => {
-                self.group.next += 1;
+            ItemKind::Added(id) | ItemKind::StandIn(id) => {
                 budget.cached(0);
-                return self.emit(&[id]);
+                self.emit(&[id]);
+                return self.finish_item(item);
             }
             ItemKind::Chunk { begins_stretch } => begins_stretch,
         };
@@ -212,9 +246,9 @@ impl Preparation {
             && let Some(tokens) = caches.chunks.get(key, item.end - item.start)
         {
             emit(&mut self.hasher, &mut self.kept, tokens);
-            self.group.next += 1;
             self.cached_bytes += item.end - item.start;
-            return budget.cached(item.end - item.start);
+            budget.cached(item.end - item.start);
+            return self.finish_item(item);
         }
         self.tokens.clear();
         self.open = Some(Open::new(tokenizer, tables, &self.text, item, begins_stretch));
@@ -234,8 +268,22 @@ impl Preparation {
             {
                 caches.chunks.put(key, item.end - item.start, &self.tokens);
             }
+            self.finish_item(item);
         }
+    }
+
+    fn finish_item(&mut self, item: Item) {
         self.group.next += 1;
+        if !matches!(item.kind, ItemKind::StandIn(_)) {
+            self.passed(item.end);
+        }
+    }
+
+    /// Everything up to the byte `end` is hashed.
+    fn passed(&mut self, end: usize) {
+        if end <= self.exact_bytes {
+            self.exact_tokens = self.hasher.tokens();
+        }
     }
 
     fn chunk_key(&self, caches: &Caches, item: Item, begins_stretch: bool) -> Option<ChunkKey> {

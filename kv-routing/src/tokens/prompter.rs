@@ -4,11 +4,11 @@ use thiserror::Error;
 
 use super::cache::CacheStats;
 use super::image::ImageError;
-use super::prepare::{Caches, Preparation};
+use super::prepare::{Caches, Preparation, Source};
 use super::template::{RenderError, Renderer, TemplateError};
 use super::tokenizer::Tokenizer;
 use crate::block::{BlockSize, HashSeed, SequenceHash, TokenId};
-use crate::openai::{InferenceRequest, PromptInput};
+use crate::openai::{InferenceRequest, MediaId, PromptInput};
 use crate::wire::UnixMillis;
 
 /// Places of the word cache as a power of two.
@@ -52,6 +52,9 @@ pub enum Progress {
 pub struct PreparedPrompt {
     /// Prompt tokens.
     pub tokens: u32,
+    /// The first of them, which are the engine's: all, or those before the first image, audio or video. Behind it, every such item
+    /// has one stand-in token, the same for the same item.
+    pub exact_tokens: u32,
     /// Sequence hashes of its full blocks.
     pub chain: Vec<SequenceHash>,
     /// Bytes of text tokenized anew.
@@ -130,7 +133,14 @@ impl Prompter {
             PromptInput::Chat(chat) => {
                 let renderer = self.renderer.as_ref().ok_or(PromptError::NoTemplate)?;
                 let rendered = renderer.render(chat, now)?;
-                Ok(self.begin_text(rendered.text, request.add_special_tokens, plan))
+                let source = Source {
+                    text: rendered.text,
+                    exact_bytes: rendered.exact_bytes,
+                    stand_ins: rendered.media.iter().map(|(at, item)| (*at, stand_in(*item))).collect(),
+                    framed: request.add_special_tokens,
+                    keep: false,
+                };
+                Ok(Preparation::new(&self.tokenizer, &self.caches, source, plan))
             }
             PromptInput::Tokens(_) | PromptInput::Absent => Err(PromptError::Absent),
         }
@@ -138,7 +148,7 @@ impl Prompter {
 
     /// Gets ready to tokenize a text that needs no rendering; `add_special_tokens`: with what the post-processor puts around it.
     pub fn begin_text(&self, text: String, add_special_tokens: bool, plan: HashPlan) -> Preparation {
-        Preparation::new(&self.tokenizer, &self.caches, text, add_special_tokens, plan, false)
+        Preparation::new(&self.tokenizer, &self.caches, Source::text(text, add_special_tokens), plan)
     }
 
     /// Tokenizes and hashes about `budget_bytes` of text that is not cached. The slices do not change the result.
@@ -155,17 +165,24 @@ impl Prompter {
         // One block per prompt at most: nobody looks at the hashes.
         let Some(block_size) = BlockSize::new(BlockSize::MAX) else { return Vec::new() };
         let plan = HashPlan { block_size, seed: HashSeed::default() };
-        let mut preparation =
-            Preparation::new(&self.tokenizer, &self.caches, text.to_owned(), add_special_tokens, plan, true);
+        let source = Source { keep: true, ..Source::text(text.to_owned(), add_special_tokens) };
+        let mut preparation = Preparation::new(&self.tokenizer, &self.caches, source, plan);
         while !preparation.advance(&self.tokenizer, &mut self.caches, u32::MAX) {}
         preparation.take_tokens()
     }
 }
 
+/// The token in the place of an image or the like, above every vocabulary; Dynamo's router makes the same of an item's hash.
+fn stand_in(item: MediaId) -> TokenId {
+    TokenId(1_000_000 + (item.0 & 0x3fff_ffff) as u32)
+}
+
 /// Hashes a prompt that came as token ids.
 pub fn prepare_tokens(tokens: &[TokenId], plan: HashPlan) -> PreparedPrompt {
+    let count = u32::try_from(tokens.len()).unwrap_or(u32::MAX);
     PreparedPrompt {
-        tokens: u32::try_from(tokens.len()).unwrap_or(u32::MAX),
+        tokens: count,
+        exact_tokens: count,
         chain: crate::block::chain(tokens, plan.block_size, plan.seed),
         fresh_bytes: 0,
         cached_bytes: 0,

@@ -23,50 +23,62 @@ struct Node {
 #[derive(Debug, Default)]
 pub(crate) struct LongMerge {
     nodes: Vec<Node>,
+    /// Nodes whose merge with the right neighbour has been looked up; all of them before the first merge.
+    queued: usize,
     /// Rank in the upper half, position in the lower.
     queue: BinaryHeap<Reverse<u64>>,
 }
 
 impl LongMerge {
     /// Begins with the symbols of a piece.
-    pub(crate) fn new(tables: &Tables<'_>, symbols: &[TokenId]) -> Self {
+    pub(crate) fn new(symbols: &[TokenId]) -> Self {
         let count = u32::try_from(symbols.len()).unwrap_or(NONE - 1);
-        let mut nodes: Vec<Node> = (0..count)
-            .zip(symbols)
-            .map(|(at, token)| Node {
-                token: *token,
-                left: at.checked_sub(1).unwrap_or(NONE),
-                right: if at + 1 < count { at + 1 } else { NONE },
-                merge: Merge::NONE,
-            })
-            .collect();
-        let mut queue = Vec::with_capacity(nodes.len());
-        let rights = symbols.get(1..).unwrap_or(&[]);
-        for ((at, node), right) in (0_u32..).zip(nodes.iter_mut()).zip(rights) {
-            node.merge = tables.merges.of(node.token, *right);
-            if node.merge.rank != u32::MAX {
-                queue.push(entry(node.merge, at));
-            }
-        }
-        Self { nodes, queue: queue.into() }
+        let node = |(at, token): (u32, &TokenId)| Node {
+            token: *token,
+            left: at.checked_sub(1).unwrap_or(NONE),
+            right: if at + 1 < count { at + 1 } else { NONE },
+            merge: Merge::NONE,
+        };
+        let nodes = (0..count).zip(symbols).map(node).collect();
+        Self { nodes, queued: 0, queue: BinaryHeap::with_capacity(symbols.len()) }
     }
 
-    /// Merges until the piece is done, then true, or the budget is spent.
+    /// Works until the piece is done, then true, or the budget is spent.
     pub(crate) fn advance(&mut self, tables: &Tables<'_>, budget: &mut Budget) -> bool {
-        while let Some(Reverse(top)) = self.queue.pop() {
-            self.apply(tables, (top >> 32) as u32, top as u32);
+        while self.step(tables) {
             budget.merge_step();
             if budget.spent() {
-                return self.queue.is_empty();
+                return false;
             }
         }
         true
     }
 
-    /// Merges until the piece is done.
+    /// Works until the piece is done.
     pub(crate) fn finish(&mut self, tables: &Tables<'_>) {
-        while let Some(Reverse(top)) = self.queue.pop() {
-            self.apply(tables, (top >> 32) as u32, top as u32);
+        while self.step(tables) {}
+    }
+
+    /// Queues one more pair, or does one merge; false when nothing is left to do.
+    #[inline]
+    fn step(&mut self, tables: &Tables<'_>) -> bool {
+        if self.queued < self.nodes.len() {
+            let at = self.queued;
+            self.queued += 1;
+            let right = self.nodes.get(self.queued).map(|node| node.token);
+            if let (Some(node), Some(right)) = (self.nodes.get_mut(at), right) {
+                node.merge = tables.merges.of(node.token, right);
+                let merge = node.merge;
+                self.enqueue(merge, at as u32);
+            }
+            return true;
+        }
+        match self.queue.pop() {
+            Some(Reverse(top)) => {
+                self.apply(tables, (top >> 32) as u32, top as u32);
+                true
+            }
+            None => false,
         }
     }
 
