@@ -172,7 +172,7 @@ fn explanations_can_be_turned_off_or_shown_to_the_client() {
     silent.explain = ExplainLevel::Off;
     put(&mut stage, only(silent));
     let exchange = stage.prompt(0..64);
-    assert!(exchange.see(&stage.threads[0].host, |stream| stream.filter_state.get("kv_decision").is_none()));
+    assert!(exchange.see(&stage.threads[0].host, |stream| !stream.filter_state.contains_key("kv_decision")));
     let mut shown = policy("shown", Mode::Kv);
     shown.explain = ExplainLevel::Header;
     put(&mut stage, only(shown));
