@@ -1,6 +1,7 @@
 //! Core against the Hugging Face library on many texts: `tokenizer_parity STRINGS PER_TEXT MODEL_DIR...`
 //!
 //! STRINGS generated texts, and all 1,112,064 scalar values, PER_TEXT to a text (0 leaves the sweep out). Exits with 1 at the first difference.
+#![allow(clippy::print_stdout, reason = "a command-line tool")]
 
 use std::path::Path;
 use std::process::ExitCode;
