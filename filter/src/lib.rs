@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`config`] | plugin configuration |
 //! | [`flow`] | one request: its state machine, one file per step |
+//! | [`held`] | requests between two slices of their prompt, ticks |
 //! | [`ingest`] | pushes of the bridge into shared data |
 //! | [`view`] | shared data as one VM sees it |
 //! | [`vm`] | what one VM keeps between requests |
@@ -20,6 +21,7 @@ pub mod config;
 pub mod counters;
 pub mod feed;
 pub mod flow;
+pub mod held;
 pub mod host;
 mod http;
 pub mod ingest;

@@ -9,15 +9,13 @@ use proxy_wasm::types::ContextType;
 use kv_routing::wire::UnixMillis;
 
 use crate::config::{Config, IngestConfig, RouteConfig};
-use crate::flow::{self, Stream};
+use crate::flow::Stream;
+use crate::held::{TICK_MS, Ticker};
 use crate::host::envoy::EnvoyHost;
 use crate::host::{Host, Severity};
 use crate::http::{self, Http};
 use crate::ingest::IngestStream;
 use crate::vm::Vm;
-
-/// Refreshes the load row, sends decisions and watches the bridge's heartbeat.
-const TICK_MS: u32 = 100;
 
 /// One filter entry of Envoy's configuration in one VM.
 #[derive(Debug)]
@@ -25,6 +23,7 @@ pub(crate) struct Root {
     id: u32,
     vm: Rc<RefCell<Vm>>,
     role: Option<Role>,
+    ticker: Ticker,
 }
 
 #[derive(Clone, Debug)]
@@ -36,7 +35,7 @@ enum Role {
 impl Root {
     /// The root context with number `id`.
     pub(crate) fn new(id: u32, vm: Rc<RefCell<Vm>>) -> Self {
-        Self { id, vm, role: None }
+        Self { id, vm, role: None, ticker: Ticker::default() }
     }
 }
 
@@ -70,17 +69,8 @@ impl RootContext for Root {
     fn on_tick(&mut self) {
         let host = EnvoyHost;
         if let Ok(mut vm) = self.vm.try_borrow_mut() {
-            vm.tick(&host, UnixMillis(host.now_nanos() / 1_000_000));
-            flow::advance_held(&mut vm, &host, self.id);
-        }
-    }
-
-    fn on_queue_ready(&mut self, queue: u32) {
-        let host = EnvoyHost;
-        if let Ok(mut vm) = self.vm.try_borrow_mut()
-            && vm.held.take_wake(&host, queue)
-        {
-            flow::advance_held(&mut vm, &host, self.id);
+            let now = UnixMillis(host.now_nanos() / 1_000_000);
+            self.ticker.tick(&mut vm, &host, self.id, now);
         }
     }
 

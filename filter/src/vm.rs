@@ -1,17 +1,13 @@
 //! What one VM, that is one Envoy thread, keeps between requests.
 
-use std::cell::RefCell;
-use std::collections::VecDeque;
-use std::rc::Rc;
-
 use kv_routing::policy::{Ledger, Peaks, SplitMix64};
 use kv_routing::target::TargetId;
-use kv_routing::wire::{UnixMillis, keys};
+use kv_routing::wire::UnixMillis;
 
 use crate::counters::Counters;
 use crate::feed::Feed;
-use crate::flow::Flow;
-use crate::host::{Host, HostError};
+use crate::held::Held;
+use crate::host::Host;
 use crate::view::{Refreshed, RoutesBy, Rows, Tokenizers, View};
 
 /// A heartbeat older than this means that the bridge is gone.
@@ -40,13 +36,6 @@ pub struct Vm {
     pub turn: u32,
     /// Requests held because their prompt is done in slices.
     pub held: Held,
-}
-
-/// Requests whose prompt is not finished, each with its context.
-#[derive(Debug, Default)]
-pub struct Held {
-    flows: VecDeque<(u32, Rc<RefCell<Flow>>)>,
-    queue: Option<(u32, u32)>,
 }
 
 impl Vm {
@@ -118,52 +107,5 @@ impl Vm {
         self.flush_row(host, now);
         let alive = self.view.silence(BRIDGE_SILENT_MS, now).is_none();
         self.feed.flush(host, &self.counters, alive);
-    }
-}
-
-impl Held {
-    /// Holds a request and sees to it that the root context is called soon.
-    pub fn hold(&mut self, host: &impl Host, row: Option<u32>, context: u32, flow: Rc<RefCell<Flow>>) {
-        self.flows.push_back((context, flow));
-        self.wake(host, row);
-    }
-
-    /// Puts a request with slices left behind the others.
-    pub fn put_back(&mut self, context: u32, flow: Rc<RefCell<Flow>>) {
-        self.flows.push_back((context, flow));
-    }
-
-    /// Has the root context called again, after other events of this thread had their turn.
-    pub fn wake(&mut self, host: &impl Host, row: Option<u32>) {
-        let Some(row) = row else { return };
-        let queue = match self.queue {
-            Some((of_row, queue)) if of_row == row => queue,
-            _ => host.register_queue(&keys::wake(row)),
-        };
-        self.queue = match host.enqueue(queue, b"w") {
-            Ok(()) => Some((row, queue)),
-            Err(HostError::NoQueue | HostError::Changed | HostError::NoContext) => None,
-        };
-    }
-
-    /// Takes the message of a wake-up; `false` when `queue` is another one.
-    pub fn take_wake(&mut self, host: &impl Host, queue: u32) -> bool {
-        let ours = self.queue.is_some_and(|(_, ours)| ours == queue);
-        ours && host.dequeue(queue).is_ok_and(|message| message.is_some())
-    }
-
-    /// The request that waits longest.
-    pub fn first(&mut self) -> Option<(u32, Rc<RefCell<Flow>>)> {
-        self.flows.pop_front()
-    }
-
-    /// Lets the request of `context` go, as it is over.
-    pub fn drop_context(&mut self, context: u32) {
-        self.flows.retain(|(held, _)| *held != context);
-    }
-
-    /// Whether nothing is held.
-    pub fn is_empty(&self) -> bool {
-        self.flows.is_empty()
     }
 }

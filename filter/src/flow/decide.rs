@@ -18,6 +18,8 @@ impl Flow {
     pub(super) fn decide(&mut self, vm: &mut Vm, host: &impl Host, mut asked: Asked, prompt: Prompt) -> Next {
         let began = host.now_nanos();
         let now = millis(began);
+        // Free right after the body was read; after slices the pool may have changed.
+        vm.refresh(host, now);
         vm.rows.sync(host, &vm.counters, now);
         asked.pool = latest(vm, &asked.pool);
         let overlaps = overlaps(vm, host, &asked.pool, &prompt);

@@ -198,8 +198,7 @@ impl Stream {
             Next::AwaitBody | Next::Answered => Verdict::Pause,
             Next::AwaitSlice => {
                 drop(flow);
-                let row = vm.rows.own();
-                vm.held.hold(host, row, self.context, Rc::clone(&self.flow));
+                vm.held.hold(host, self.context, Rc::clone(&self.flow));
                 Verdict::Pause
             }
         }
@@ -208,7 +207,7 @@ impl Stream {
 
 /// Gives the request that waits longest its next slice. Called in the root context `root`.
 pub fn advance_held(vm: &mut Vm, host: &impl Host, root: u32) {
-    let Some((context, flow)) = vm.held.first() else { return };
+    let Some((context, flow)) = vm.held.take_first() else { return };
     // A request whose context is gone needs nothing any more.
     if host.enter(context).is_ok() {
         let next = flow.try_borrow_mut().map(|mut flow| flow.advance(vm, host));
@@ -219,10 +218,6 @@ pub fn advance_held(vm: &mut Vm, host: &impl Host, root: u32) {
         }
     }
     let _root_exists = host.enter(root);
-    if !vm.held.is_empty() {
-        let row = vm.rows.own();
-        vm.held.wake(host, row);
-    }
 }
 
 impl Flow {

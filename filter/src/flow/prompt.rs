@@ -128,7 +128,6 @@ impl Flow {
             }
             Progress::More => {
                 vm.counters.count(host, Counter::Slices);
-                vm.rows.sync(host, &vm.counters, super::millis(began));
                 self.state = State::Preparing(waiting);
                 Next::AwaitSlice
             }

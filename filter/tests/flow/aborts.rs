@@ -13,7 +13,7 @@ fn a_client_that_leaves_in_any_phase_leaves_nothing_behind() {
         let mut stage = Stage::new();
         let exchange = stage.open(0, "/v1/completions", &[]);
         let body = completion("base", 0..64);
-        let Thread { host, vm } = &mut stage.threads[0];
+        let Thread { host, vm, .. } = &mut stage.threads[0];
         if phase > 0 {
             exchange.body(host, vm, &body[..10], false);
         }
@@ -41,7 +41,7 @@ fn a_client_that_leaves_in_any_phase_leaves_nothing_behind() {
 fn a_413_while_the_body_is_collected_ends_the_request() {
     let mut stage = Stage::new();
     let exchange = stage.open(0, "/v1/completions", &[]);
-    let Thread { host, vm } = &mut stage.threads[0];
+    let Thread { host, vm, .. } = &mut stage.threads[0];
     exchange.body(host, vm, b"{\"model\":", false);
     exchange.response(host, vm, 413, None);
     exchange.response_body(host, vm, b"Payload Too Large", true);
@@ -55,7 +55,7 @@ fn a_413_while_the_body_is_collected_ends_the_request() {
 fn a_response_before_the_request_is_whole_is_harmless() {
     let mut stage = Stage::new();
     let exchange = stage.prompt(0..64);
-    let Thread { host, vm } = &mut stage.threads[0];
+    let Thread { host, vm, .. } = &mut stage.threads[0];
     exchange.response(host, vm, 503, None);
     exchange.done(host, vm);
     nothing_left(&stage);
@@ -66,7 +66,7 @@ fn an_internal_redirect_is_a_new_request() {
     let mut stage = Stage::new();
     let first = stage.prompt(0..64);
     let second = stage.prompt(0..64);
-    let Thread { host, vm } = &mut stage.threads[0];
+    let Thread { host, vm, .. } = &mut stage.threads[0];
     first.done(host, vm);
     assert_eq!(stage.threads[0].vm.ledger.requests(), 1);
     stage.finish(0, &second);
@@ -78,7 +78,7 @@ fn a_stream_that_was_never_opened_ends_quietly() {
     let mut stage = Stage::new();
     let config = stage.config.clone();
     let stream = filter::flow::Stream::new(77, config);
-    let Thread { host, vm } = &mut stage.threads[0];
+    let Thread { host, vm, .. } = &mut stage.threads[0];
     stream.on_done(vm, host);
     nothing_left(&stage);
 }

@@ -7,11 +7,11 @@ fn the_body_is_collected_to_its_end_and_read_once() {
     let exchange = stage.open(0, "/v1/completions", &[]);
     stage.threads[0].host.forget_calls();
     for piece in body.chunks(50) {
-        let Thread { host, vm } = &mut stage.threads[0];
+        let Thread { host, vm, .. } = &mut stage.threads[0];
         exchange.body(host, vm, piece, false);
         assert!(!exchange.is_released(host));
     }
-    let Thread { host, vm } = &mut stage.threads[0];
+    let Thread { host, vm, .. } = &mut stage.threads[0];
     exchange.body(host, vm, b"", true);
     assert_eq!(host.calls()["request_body"], 1);
     assert_eq!(stage.endpoints(0, &exchange).len(), 3);
@@ -21,7 +21,7 @@ fn the_body_is_collected_to_its_end_and_read_once() {
 fn trailers_end_a_body_too() {
     let mut stage = Stage::new();
     let exchange = stage.open(0, "/v1/completions", &[]);
-    let Thread { host, vm } = &mut stage.threads[0];
+    let Thread { host, vm, .. } = &mut stage.threads[0];
     exchange.body(host, vm, &completion("base", 0..64), false);
     exchange.trailers(host, vm);
     assert!(exchange.is_released(host));
@@ -32,7 +32,7 @@ fn trailers_end_a_body_too() {
 fn trailers_after_the_decision_change_nothing() {
     let mut stage = Stage::new();
     let exchange = stage.prompt(0..64);
-    let Thread { host, vm } = &mut stage.threads[0];
+    let Thread { host, vm, .. } = &mut stage.threads[0];
     exchange.trailers(host, vm);
     assert_eq!(stage.envoy.count("routed"), 1);
 }
@@ -59,7 +59,7 @@ fn a_body_over_the_bound_is_let_go_as_soon_as_it_is() {
     let mut stage = Stage::new();
     stage.config = route(r#"{"role":"route","max_body_bytes":100}"#);
     let exchange = stage.open(0, "/v1/completions", &[]);
-    let Thread { host, vm } = &mut stage.threads[0];
+    let Thread { host, vm, .. } = &mut stage.threads[0];
     exchange.body(host, vm, &[b' '; 60], false);
     assert!(!exchange.is_released(host));
     exchange.body(host, vm, &[b' '; 60], false);

@@ -25,18 +25,18 @@ fn prefill_ends_at_the_first_byte_and_the_rest_at_the_end() {
     let exchange = stage.prompt(0..330);
     let whole = Booking { requests: 1, prefill_tokens: 170, decode_blocks: 21, failures: 0, peak_requests: 0 };
     assert_eq!(booked(&stage, 0), whole);
-    let Thread { host, vm } = &mut stage.threads[0];
+    let Thread { host, vm, .. } = &mut stage.threads[0];
     exchange.response(host, vm, 200, Some("10.0.0.2:8000"));
     exchange.response_body(host, vm, b"", false);
     assert_eq!(booked(&stage, 0), whole, "headers and an empty piece are not a first byte");
-    let Thread { host, vm } = &mut stage.threads[0];
+    let Thread { host, vm, .. } = &mut stage.threads[0];
     exchange.response_body(host, vm, b"data: x\n\n", false);
     assert_eq!(booked(&stage, 0), Booking { prefill_tokens: 0, ..whole });
-    let Thread { host, vm } = &mut stage.threads[0];
+    let Thread { host, vm, .. } = &mut stage.threads[0];
     exchange.response_body(host, vm, b"data: y\n\n", false);
     exchange.response_body(host, vm, b"", true);
     assert_eq!(booked(&stage, 0), Booking { prefill_tokens: 0, ..whole });
-    let Thread { host, vm } = &mut stage.threads[0];
+    let Thread { host, vm, .. } = &mut stage.threads[0];
     exchange.done(host, vm);
     assert_eq!(booked(&stage, 0), nothing());
 }
@@ -59,13 +59,13 @@ fn a_retry_moves_the_booking_to_the_host_that_serves() {
     let mut stage = Stage::new();
     let exchange = stage.prompt(0..64);
     let endpoints = stage.endpoints(0, &exchange);
-    let Thread { host, vm } = &mut stage.threads[0];
+    let Thread { host, vm, .. } = &mut stage.threads[0];
     exchange.response(host, vm, 200, Some(&endpoints[1]));
     let id = |endpoint: &str| TargetId::of(endpoint, None);
     assert_eq!(vm.ledger.booking(id(&endpoints[0])), Booking { failures: 1, ..nothing() });
     assert_eq!(vm.ledger.booking(id(&endpoints[1])).requests, 1);
     assert_eq!(stage.envoy.count("moved"), 1);
-    let Thread { host, vm } = &mut stage.threads[0];
+    let Thread { host, vm, .. } = &mut stage.threads[0];
     exchange.done(host, vm);
     assert_eq!(vm.ledger.booking(id(&endpoints[1])), nothing());
 }
@@ -74,10 +74,10 @@ fn a_retry_moves_the_booking_to_the_host_that_serves() {
 fn a_host_that_is_no_target_keeps_the_booking_where_it_was_until_the_end() {
     let mut stage = Stage::new();
     let exchange = stage.prompt(0..64);
-    let Thread { host, vm } = &mut stage.threads[0];
+    let Thread { host, vm, .. } = &mut stage.threads[0];
     exchange.response(host, vm, 200, Some("192.168.0.1:1"));
     assert_eq!(stage.envoy.count("moved"), 1);
-    let Thread { host, vm } = &mut stage.threads[0];
+    let Thread { host, vm, .. } = &mut stage.threads[0];
     exchange.done(host, vm);
     assert_eq!(booked(&stage, 0), Booking { failures: 1, ..nothing() });
 }
@@ -96,7 +96,7 @@ fn ranks_of_one_endpoint_are_told_apart_when_a_booking_moves() {
     stage.holds(1, 0..64);
     let exchange = stage.prompt(0..64);
     assert_eq!(stage.endpoints(0, &exchange), ["a:1", "b:1"]);
-    let Thread { host, vm } = &mut stage.threads[0];
+    let Thread { host, vm, .. } = &mut stage.threads[0];
     exchange.response(host, vm, 200, Some("b:1"));
     assert_eq!(vm.ledger.booking(TargetId::of("b:1", Some(1))).requests, 1);
 }
@@ -108,10 +108,10 @@ fn an_error_ends_the_prefill_at_once_and_counts_as_a_failure_of_the_target() {
         let before = booked(&stage, 0).failures;
         let exchange = stage.prompt(0..64);
         let to = stage.endpoints(0, &exchange)[0].clone();
-        let Thread { host, vm } = &mut stage.threads[0];
+        let Thread { host, vm, .. } = &mut stage.threads[0];
         exchange.response(host, vm, status, Some(&to));
         assert_eq!(booked(&stage, 0).prefill_tokens, 0);
-        let Thread { host, vm } = &mut stage.threads[0];
+        let Thread { host, vm, .. } = &mut stage.threads[0];
         exchange.done(host, vm);
         assert_eq!(booked(&stage, 0), Booking { failures: before + failures, ..nothing() }, "{status}");
     }

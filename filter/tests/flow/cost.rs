@@ -17,7 +17,7 @@ fn a_routed_request_makes_few_calls() {
 
     let body = completion("base", 0..320);
     let exchange = stage.open(0, "/v1/completions", &[("content-type", b"application/json")]);
-    let Thread { host, vm } = &mut stage.threads[0];
+    let Thread { host, vm, .. } = &mut stage.threads[0];
     exchange.body(host, vm, &body, true);
     let list = exchange.see(host, |stream| stream.request_header("x-gateway-destination-endpoint"));
     let chosen = list[0].split(',').next().unwrap().to_owned();

@@ -25,7 +25,7 @@ fn routing_headers_of_the_client_are_removed_on_every_path() {
 fn they_are_removed_although_nothing_was_ever_pushed() {
     let mut stage = Stage::empty();
     let exchange = stage.open(0, "/v1/completions", &forged());
-    let Thread { host, vm } = &mut stage.threads[0];
+    let Thread { host, vm, .. } = &mut stage.threads[0];
     exchange.body(host, vm, &completion("base", 0..64), true);
     assert_eq!(stage.unrouted(0, &exchange), "no_manifest");
 }
@@ -38,7 +38,7 @@ fn other_requests_cost_one_call_and_keep_the_route_cache() {
     assert!(exchange.is_released(&stage.threads[0].host));
     let calls = stage.threads[0].host.calls();
     assert_eq!(calls.into_iter().collect::<Vec<_>>(), [("request_headers", 1)]);
-    let Thread { host, vm } = &mut stage.threads[0];
+    let Thread { host, vm, .. } = &mut stage.threads[0];
     exchange.body(host, vm, b"anything", true);
     exchange.response(host, vm, 200, Some("10.0.0.1:8000"));
     exchange.response_body(host, vm, b"x", true);
@@ -52,7 +52,7 @@ fn headers_that_are_no_text_harm_nothing() {
     let mut stage = Stage::new();
     let odd: &[(&str, &[u8])] = &[("x-odd", b"\xff\x00\xfe"), ("user-agent", b"caf\xe9"), ("content-length", b"\x80")];
     let exchange = stage.open(0, "/v1/completions", odd);
-    let Thread { host, vm } = &mut stage.threads[0];
+    let Thread { host, vm, .. } = &mut stage.threads[0];
     exchange.body(host, vm, &completion("base", 0..64), true);
     assert_eq!(stage.endpoints(0, &exchange).len(), 3);
     assert_eq!(exchange.see(&stage.threads[0].host, |stream| stream.request_header("x-odd")).len(), 1);
@@ -61,7 +61,7 @@ fn headers_that_are_no_text_harm_nothing() {
 #[test]
 fn a_path_that_is_no_text_or_missing_passes() {
     let mut stage = Stage::new();
-    let Thread { host, vm } = &mut stage.threads[0];
+    let Thread { host, vm, .. } = &mut stage.threads[0];
     for headers in [vec![(":path", &b"/v1/\xff"[..])], vec![(":method", &b"CONNECT"[..])], vec![]] {
         let exchange = Exchange::open(host, vm, &stage.config, &headers, false);
         assert!(exchange.is_released(host));
@@ -71,7 +71,7 @@ fn a_path_that_is_no_text_or_missing_passes() {
 #[test]
 fn a_request_without_a_body_passes_and_is_counted() {
     let mut stage = Stage::new();
-    let Thread { host, vm } = &mut stage.threads[0];
+    let Thread { host, vm, .. } = &mut stage.threads[0];
     let exchange = Exchange::open(host, vm, &stage.config, &[(":method", b"GET"), (":path", b"/v1/completions")], true);
     assert_eq!(stage.unrouted(0, &exchange), "no_body");
     assert_eq!(stage.envoy.count("unrouted.no_body"), 1);

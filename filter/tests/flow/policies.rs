@@ -24,7 +24,7 @@ fn put(stage: &mut Stage, live: RuleSet) {
 
 fn send(stage: &mut Stage, headers: &[(&str, &[u8])], ids: std::ops::Range<u32>) -> filter::host::fake::Exchange {
     let exchange = stage.open(0, "/v1/completions", headers);
-    let Thread { host, vm } = &mut stage.threads[0];
+    let Thread { host, vm, .. } = &mut stage.threads[0];
     exchange.body(host, vm, &completion("base", ids), true);
     exchange
 }
@@ -107,7 +107,7 @@ fn a_refused_request_is_answered_once_and_books_nothing() {
     let exchange = stage.prompt(0..64);
     assert!(!exchange.is_released(&stage.threads[0].host));
     assert_eq!(stage.decision(0, &exchange)["refused"], 429);
-    let Thread { host, vm } = &mut stage.threads[0];
+    let Thread { host, vm, .. } = &mut stage.threads[0];
     let stream = exchange.done(host, vm);
     let (status, body) = stream.reply.clone().unwrap();
     assert_eq!(status, 429);
@@ -136,7 +136,7 @@ fn sessions_stay_on_every_thread_until_they_expire() {
     let home = stage.endpoints(0, &first)[0].clone();
     for at in [0, 1, 0, 1] {
         let exchange = stage.open(at, "/v1/completions", &[("x-session", b"s1")]);
-        let Thread { host, vm } = &mut stage.threads[at];
+        let Thread { host, vm, .. } = &mut stage.threads[at];
         exchange.body(host, vm, &completion("base", 0..64), true);
         assert_eq!(stage.endpoints(at, &exchange)[0], home);
     }

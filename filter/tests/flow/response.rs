@@ -8,7 +8,7 @@ fn usage(cached: u32) -> Vec<u8> {
 fn answered(stage: &mut Stage, ids: std::ops::Range<u32>, pieces: &[&[u8]]) -> Option<String> {
     let exchange = stage.prompt(ids);
     let to = stage.endpoints(0, &exchange)[0].clone();
-    let Thread { host, vm } = &mut stage.threads[0];
+    let Thread { host, vm, .. } = &mut stage.threads[0];
     exchange.response(host, vm, 200, Some(&to));
     for piece in pieces {
         exchange.response_body(host, vm, piece, false);
@@ -65,7 +65,7 @@ fn a_request_served_elsewhere_is_not_compared() {
     let mut stage = Stage::new();
     stage.holds(2, 0..160);
     let exchange = stage.prompt(0..160);
-    let Thread { host, vm } = &mut stage.threads[0];
+    let Thread { host, vm, .. } = &mut stage.threads[0];
     exchange.response(host, vm, 200, Some("10.0.0.3:8000"));
     exchange.response_body(host, vm, &usage(0), true);
     assert_eq!(exchange.done(host, vm).filter_state["kv_cached_tokens"], "0");
@@ -77,7 +77,7 @@ fn of_a_response_only_the_end_is_copied() {
     let mut stage = Stage::new();
     let exchange = stage.prompt(0..64);
     let to = stage.endpoints(0, &exchange)[0].clone();
-    let Thread { host, vm } = &mut stage.threads[0];
+    let Thread { host, vm, .. } = &mut stage.threads[0];
     exchange.response(host, vm, 404, Some(&to));
     host.forget_calls();
     exchange.response_body(host, vm, &[b'x'; 1000], false);

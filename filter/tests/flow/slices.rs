@@ -1,5 +1,6 @@
 //! Prompts that are tokenized, in one piece or in slices with other requests between.
 
+use filter::held::{SLICE_TICK_MS, TICK_MS};
 use kv_routing::block::{BlockSize, HashSeed, SequenceHash, TokenId, chain};
 use kv_routing::target::{Slot, Tier};
 use kv_routing::tokens::image::{Digits, Family, Meta, ModelFlags, Normalizer, Pattern, UnicodeVersion};
@@ -106,14 +107,14 @@ fn a_long_prompt_is_done_in_slices_with_the_same_result() {
     stage.push();
     stage.envoy.pass(10);
     let exchange = stage.request(0, &body(&text));
-    let mut wakes = 0;
+    let mut slices = 0;
     while !exchange.is_released(&stage.threads[0].host) {
-        assert!(stage.threads[0].wake(), "somebody must wake the root context");
-        wakes += 1;
+        assert!(stage.threads[0].slice(), "ticks must come fast");
+        slices += 1;
     }
-    assert!(wakes > 3, "{wakes}");
-    assert!(!stage.threads[0].wake(), "nothing is left to do");
-    assert_eq!(stage.envoy.count("slices"), wakes);
+    assert!(slices > 3, "{slices}");
+    assert!(!stage.threads[0].slice(), "nothing is left to do");
+    assert_eq!(stage.envoy.count("slices"), slices);
     let decision = stage.decision(0, &exchange);
     assert_eq!(decision["overlap"]["device"], text.len() / 16);
     assert_eq!(stage.endpoints(0, &exchange)[0], "10.0.0.2:8000");
@@ -129,7 +130,7 @@ fn other_requests_of_the_thread_go_on_between_slices_and_long_ones_take_turns() 
     assert!(short.is_released(&stage.threads[0].host));
     let mut order = Vec::new();
     while order.len() < 2 {
-        assert!(stage.threads[0].wake());
+        assert!(stage.threads[0].slice());
         for (name, exchange) in [("first", &first), ("second", &second)] {
             if exchange.is_released(&stage.threads[0].host) && !order.contains(&name) {
                 order.push(name);
@@ -142,28 +143,42 @@ fn other_requests_of_the_thread_go_on_between_slices_and_long_ones_take_turns() 
 }
 
 #[test]
-fn a_tick_goes_on_when_the_wake_up_was_lost() {
+fn ticks_are_fast_only_while_something_is_held() {
+    let mut stage = staged(SLICED);
+    let period = |stage: &Stage| stage.threads[0].host.tick_period.get();
+    assert_eq!(period(&stage), TICK_MS);
+    let exchange = stage.request(0, &body(&text(2000, 1)));
+    assert_eq!(period(&stage), SLICE_TICK_MS);
+    while stage.threads[0].slice() {}
+    assert!(exchange.is_released(&stage.threads[0].host));
+    assert_eq!(period(&stage), TICK_MS);
+}
+
+#[test]
+fn another_root_context_takes_over_when_the_fast_one_goes_away() {
     let mut stage = staged(SLICED);
     let exchange = stage.request(0, &body(&text(2000, 1)));
-    for _ in 0..100 {
-        stage.threads[0].host.woken.borrow_mut().clear();
-        stage.envoy.pass(100);
-        stage.threads[0].tick();
-    }
+    let thread = &mut stage.threads[0];
+    // The ticks that were sped up belong to a root context that is gone; this one still has the slow period.
+    thread.host.tick_period.set(TICK_MS);
+    stage.envoy.pass(100);
+    let thread = &mut stage.threads[0];
+    thread.tick();
+    assert_eq!(thread.host.tick_period.get(), SLICE_TICK_MS);
+    while thread.slice() {}
     assert!(exchange.is_released(&stage.threads[0].host));
-    assert_eq!(stage.endpoints(0, &exchange).len(), 3);
 }
 
 #[test]
 fn a_client_that_leaves_between_slices_is_forgotten() {
     let mut stage = staged(SLICED);
     let exchange = stage.request(0, &body(&text(2000, 1)));
-    assert!(stage.threads[0].wake());
-    let Thread { host, vm } = &mut stage.threads[0];
+    assert!(stage.threads[0].slice());
+    let Thread { host, vm, .. } = &mut stage.threads[0];
     let seen = exchange.done(host, vm);
     assert!(!seen.is_released());
     assert!(stage.threads[0].vm.held.is_empty());
-    while stage.threads[0].wake() {}
+    while stage.threads[0].slice() {}
     stage.threads[0].tick();
     assert_eq!(stage.envoy.count("unrouted.ended_early"), 1);
     assert_eq!(stage.envoy.count("routed"), 0);
@@ -173,11 +188,11 @@ fn a_client_that_leaves_between_slices_is_forgotten() {
 fn a_request_that_envoy_answers_between_slices_is_not_resumed() {
     let mut stage = staged(SLICED);
     let exchange = stage.request(0, &body(&text(2000, 1)));
-    let Thread { host, vm } = &mut stage.threads[0];
+    let Thread { host, vm, .. } = &mut stage.threads[0];
     exchange.response(host, vm, 408, None);
-    while stage.threads[0].wake() {}
+    while stage.threads[0].slice() {}
     stage.threads[0].tick();
-    let Thread { host, vm } = &mut stage.threads[0];
+    let Thread { host, vm, .. } = &mut stage.threads[0];
     assert!(!exchange.done(host, vm).is_released());
 }
 
@@ -185,11 +200,11 @@ fn a_request_that_envoy_answers_between_slices_is_not_resumed() {
 fn trailers_between_slices_wait_with_the_rest() {
     let mut stage = staged(SLICED);
     let exchange = stage.open(0, "/v1/completions", &[]);
-    let Thread { host, vm } = &mut stage.threads[0];
+    let Thread { host, vm, .. } = &mut stage.threads[0];
     exchange.body(host, vm, &body(&text(2000, 1)), false);
     exchange.trailers(host, vm);
     assert!(!exchange.is_released(host));
-    while stage.threads[0].wake() {}
+    while stage.threads[0].slice() {}
     assert_eq!(stage.endpoints(0, &exchange).len(), 3);
 }
 
@@ -200,8 +215,7 @@ fn the_pool_as_it_is_at_the_end_decides() {
     stage.targets.truncate(1);
     stage.push();
     stage.envoy.pass(10);
-    stage.threads[0].tick();
-    while stage.threads[0].wake() {}
+    while stage.threads[0].slice() {}
     assert_eq!(stage.endpoints(0, &exchange), ["10.0.0.1:8000"]);
 }
 
@@ -212,8 +226,9 @@ fn a_tokenizer_that_goes_away_between_slices_leaves_the_prefix() {
     stage.pools[0].tokenizer = None;
     stage.push();
     stage.envoy.pass(10);
-    stage.threads[0].tick();
-    while stage.threads[0].wake() {}
+    // Another request of the thread learns of it first.
+    stage.prompt(0..64);
+    while stage.threads[0].slice() {}
     assert_eq!(stage.decision(0, &exchange)["blocks"], 0);
     assert_eq!(stage.envoy.count("inexact.tokenizer_failed"), 1);
 }
@@ -253,7 +268,7 @@ fn a_tokenizer_that_cannot_be_loaded_is_tried_once_per_generation() {
 fn what_the_template_refuses_goes_by_its_prefix() {
     let mut stage = staged(r#"{"role":"route"}"#);
     let exchange = stage.open(0, "/v1/chat/completions", &[]);
-    let Thread { host, vm } = &mut stage.threads[0];
+    let Thread { host, vm, .. } = &mut stage.threads[0];
     exchange.body(host, vm, br#"{"model":"base","messages":[{"role":"user","content":"hi"}]}"#, true);
     assert_eq!(stage.decision(0, &exchange)["rung"], "prefix_hash");
     assert_eq!(stage.envoy.count("inexact.prompt"), 1);

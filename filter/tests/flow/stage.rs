@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use filter::config::{Config, IngestConfig, RouteConfig};
+use filter::held::{SLICE_TICK_MS, Ticker};
 use filter::host::fake::{Exchange, FakeEnvoy, FakeHost, FakeStream, ROOT};
 use filter::ingest::IngestStream;
 use filter::vm::Vm;
@@ -22,6 +23,7 @@ pub const BLOCK: u32 = 16;
 pub struct Thread {
     pub host: FakeHost,
     pub vm: Vm,
+    pub ticker: Ticker,
 }
 
 /// Everything a test needs.
@@ -83,28 +85,24 @@ impl Thread {
         let host = FakeHost::new(envoy);
         let mut vm = Vm::new(&host);
         vm.start(&host);
-        Self { host, vm }
+        Self { host, vm, ticker: Ticker::default() }
     }
 
-    /// Delivers the first message of a queue this thread consumes; `false` when there is none.
-    pub fn wake(&mut self) -> bool {
-        if self.host.woken.borrow().is_empty() {
-            return false;
-        }
-        let queue = self.host.woken.borrow_mut().remove(0);
-        self.host.set_current(ROOT);
-        if self.vm.held.take_wake(&self.host, queue) {
-            filter::flow::advance_held(&mut self.vm, &self.host, ROOT);
-        }
-        true
-    }
-
-    /// As Envoy ticks the root context.
+    /// As Envoy ticks the root context, when its period is over.
     pub fn tick(&mut self) {
         self.host.set_current(ROOT);
         let now = UnixMillis(self.host.envoy.millis());
-        self.vm.tick(&self.host, now);
-        filter::flow::advance_held(&mut self.vm, &self.host, ROOT);
+        self.ticker.tick(&mut self.vm, &self.host, ROOT, now);
+    }
+
+    /// The next slice of what is held; `false` when nothing is, or when its tick is not soon.
+    pub fn slice(&mut self) -> bool {
+        if self.host.tick_period.get() != SLICE_TICK_MS {
+            return false;
+        }
+        self.host.envoy.pass(1);
+        self.tick();
+        true
     }
 }
 
@@ -213,7 +211,7 @@ impl Stage {
         headers: &[(&str, &str)],
         body: &[u8],
     ) -> (u32, Vec<u8>) {
-        let Thread { host, vm } = &mut self.threads[1];
+        let Thread { host, vm, .. } = &mut self.threads[1];
         let mut pairs = vec![(":method", method.as_bytes()), (":path", path.as_bytes())];
         pairs.extend(headers.iter().map(|(name, value)| (*name, value.as_bytes())));
         let mut stream = IngestStream::new(Rc::new(config));
@@ -223,7 +221,7 @@ impl Stage {
 
     /// Opens a POST of `path` on thread `at`, with more to come.
     pub fn open(&mut self, at: usize, path: &str, headers: &[(&str, &[u8])]) -> Exchange {
-        let Thread { host, vm } = &mut self.threads[at];
+        let Thread { host, vm, .. } = &mut self.threads[at];
         let mut pairs: Vec<(&str, &[u8])> = vec![(":method", b"POST"), (":path", path.as_bytes())];
         pairs.extend_from_slice(headers);
         Exchange::open(host, vm, &self.config, &pairs, false)
@@ -232,7 +230,7 @@ impl Stage {
     /// Sends a whole request for `body` on thread `at`; it has been decided on return.
     pub fn request(&mut self, at: usize, body: &[u8]) -> Exchange {
         let exchange = self.open(at, "/v1/completions", &[]);
-        let Thread { host, vm } = &mut self.threads[at];
+        let Thread { host, vm, .. } = &mut self.threads[at];
         exchange.body(host, vm, body, true);
         exchange
     }
@@ -245,7 +243,7 @@ impl Stage {
     /// Answers with 200 and a body, and ends the stream.
     pub fn finish(&mut self, at: usize, exchange: &Exchange) -> FakeStream {
         let upstream = self.endpoints(at, exchange).first().cloned();
-        let Thread { host, vm } = &mut self.threads[at];
+        let Thread { host, vm, .. } = &mut self.threads[at];
         exchange.response(host, vm, 200, upstream.as_deref());
         exchange.response_body(host, vm, b"{}", true);
         exchange.done(host, vm)

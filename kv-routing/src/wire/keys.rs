@@ -12,11 +12,6 @@ pub const ROWS: &str = "kv/rows";
 /// Shared queue of [`super::DecisionBatch`]es from all VMs to the ingest role.
 pub const DECISIONS: &str = "kv/decisions";
 
-/// Shared queue by which the VM of a load row wakes itself.
-pub fn wake(row: u32) -> String {
-    format!("kv/wake/{row}")
-}
-
 /// Page `page` of the page set with `2^page_bits` pages.
 pub fn page(pool: PoolId, page_bits: u8, page: u32) -> String {
     format!("kv/p/{}/{page_bits}/{page}", pool.0)

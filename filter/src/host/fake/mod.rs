@@ -36,8 +36,8 @@ pub struct FakeHost {
     pub streams: RefCell<HashMap<u32, FakeStream>>,
     /// Plugin configuration.
     pub configuration: RefCell<Vec<u8>>,
-    /// Queues this thread consumes, in order of the wake-ups it was promised.
-    pub woken: Rc<RefCell<Vec<u32>>>,
+    /// Milliseconds between ticks; 0 for none.
+    pub tick_period: Cell<u32>,
     current: Cell<u32>,
     calls: RefCell<BTreeMap<&'static str, u32>>,
     seeds: Cell<u64>,
@@ -50,7 +50,7 @@ impl FakeHost {
             envoy: Rc::clone(envoy),
             streams: RefCell::default(),
             configuration: RefCell::default(),
-            woken: Rc::default(),
+            tick_period: Cell::new(crate::held::TICK_MS),
             current: Cell::new(ROOT),
             calls: RefCell::default(),
             seeds: Cell::new(envoy.next_seed()),
@@ -104,8 +104,9 @@ impl Host for FakeHost {
         self.configuration.borrow().clone()
     }
 
-    fn set_tick_period(&self, _: u32) {
+    fn set_tick_period(&self, millis: u32) {
         self.called("set_tick_period");
+        self.tick_period.set(millis);
     }
 
     fn log(&self, severity: Severity, line: &str) {
@@ -202,7 +203,7 @@ impl Host for FakeHost {
 
     fn register_queue(&self, name: &str) -> u32 {
         self.called("register_queue");
-        self.envoy.register_queue(name, &self.woken)
+        self.envoy.register_queue(name)
     }
 
     fn queue(&self, name: &str) -> Option<u32> {

@@ -25,7 +25,6 @@ pub struct FakeEnvoy {
 struct Queue {
     name: String,
     messages: VecDeque<Vec<u8>>,
-    consumer: Rc<RefCell<Vec<u32>>>,
 }
 
 impl FakeEnvoy {
@@ -92,16 +91,12 @@ impl FakeEnvoy {
         Ok(())
     }
 
-    pub(super) fn register_queue(&self, name: &str, consumer: &Rc<RefCell<Vec<u32>>>) -> u32 {
+    pub(super) fn register_queue(&self, name: &str) -> u32 {
         let mut queues = self.queues.borrow_mut();
-        let consumer = Rc::clone(consumer);
         match queues.iter().position(|queue| queue.name == name) {
-            Some(at) => {
-                queues[at].consumer = consumer;
-                at as u32
-            }
+            Some(at) => at as u32,
             None => {
-                queues.push(Queue { name: name.to_owned(), messages: VecDeque::new(), consumer });
+                queues.push(Queue { name: name.to_owned(), messages: VecDeque::new() });
                 (queues.len() - 1) as u32
             }
         }
@@ -115,7 +110,6 @@ impl FakeEnvoy {
         let mut queues = self.queues.borrow_mut();
         let found = queues.get_mut(queue as usize).ok_or(HostError::NoQueue)?;
         found.messages.push_back(value.to_vec());
-        found.consumer.borrow_mut().push(queue);
         Ok(())
     }
 
