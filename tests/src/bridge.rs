@@ -93,6 +93,7 @@ impl Config {
         });
         let fields = pool.as_object_mut().expect("object");
         fields.extend(self.model_dir.iter().map(|dir| ("model_dir".to_owned(), json!(dir))));
+        fields.insert("cache_dir".to_owned(), json!("cache"));
         fields.extend(self.block_size.iter().map(|size| ("block_size".to_owned(), json!(size))));
         fields.extend(self.pool.as_object().expect("object").clone());
         let admin = self.admin_port.unwrap_or_else(ports::free);

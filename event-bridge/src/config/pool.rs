@@ -34,6 +34,8 @@ pub struct PoolConfig {
     pub adapters: Vec<String>,
     /// Folder with tokenizer and chat template; `None`: only token-id prompts are matched.
     pub model_dir: Option<PathBuf>,
+    /// Where compiled tokenizers that were proved are kept, so that a restart need not do it again.
+    pub cache_dir: Option<PathBuf>,
     /// How the engine renders chats, where the model's files do not say it.
     pub chat: RenderOptions,
     /// Block size the operator expects; the one in force is learned from events.
@@ -117,6 +119,7 @@ pub(super) fn resolve(raw: RawPool, field: &str, dir: &Path) -> Result<PoolConfi
         models,
         adapters,
         model_dir,
+        cache_dir,
         block_size,
         cluster,
         eds_file,
@@ -168,6 +171,7 @@ pub(super) fn resolve(raw: RawPool, field: &str, dir: &Path) -> Result<PoolConfi
         models,
         adapters,
         model_dir: model_dir.map(|path| dir.join(path)),
+        cache_dir: cache_dir.map(|path| dir.join(path)),
         chat: resolve_chat(chat, &format!("{field}.chat"))?,
         block_size: block_size.map(|size| resolve_block_size(size, &format!("{field}.block_size"))).transpose()?,
         cluster: required(cluster.as_deref().unwrap_or(DEFAULT_CLUSTER), &format!("{field}.cluster"))?,

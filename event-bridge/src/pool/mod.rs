@@ -23,6 +23,7 @@ mod message;
 mod pages;
 #[cfg(test)]
 mod pages_tests;
+mod proved;
 mod runners;
 mod slots;
 mod snapshot;

@@ -55,7 +55,10 @@ impl PoolTask {
         let source = config.workers.clone();
         let watching =
             tokio::spawn(discovery::watch(source, config.worker_defaults.clone(), config.limits, workers_tx));
-        let tokenizer = config.model_dir.clone().map(|dir| tokenizer::compile_in_background(dir, config.chat.clone()));
+        let tokenizer = config
+            .model_dir
+            .clone()
+            .map(|dir| tokenizer::compile_in_background(dir, config.chat.clone(), config.cache_dir.clone()));
         let runners = Runners::new(config.probe.clone(), config.engine, events_tx, reports_tx);
         let state = State::new(id, config, epoch, catalog, envoys, runners);
         let inputs = Inputs { requests, events, reports, workers, tokenizer };

@@ -9,6 +9,7 @@ use kv_routing::wire::{PUSH_PART_BYTES, TokenizerRef};
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
+use super::proved::Proved;
 use crate::publish::TokenizerParts;
 use crate::tokenizer::{ModelFiles, Reference, RenderOptions, compile_files, self_test};
 
@@ -19,19 +20,26 @@ const TEST_CACHE_BYTES: u32 = 1 << 20;
 pub(super) fn compile_in_background(
     dir: PathBuf,
     options: RenderOptions,
+    cache_dir: Option<PathBuf>,
 ) -> oneshot::Receiver<Result<TokenizerParts, String>> {
     let (tx, rx) = oneshot::channel();
     tokio::task::spawn_blocking(move || {
         // Fails when the pool has ended meanwhile.
-        drop(tx.send(compile(&dir, &options)));
+        drop(tx.send(compile(&dir, &options, cache_dir.as_deref())));
     });
     rx
 }
 
-/// Compiles the tokenizer and compares it with the reference library over the built-in corpus.
-fn compile(dir: &Path, options: &RenderOptions) -> Result<TokenizerParts, String> {
+/// Compiles the tokenizer and compares it with the reference library over the built-in corpus, unless that was done before.
+fn compile(dir: &Path, options: &RenderOptions, cache_dir: Option<&Path>) -> Result<TokenizerParts, String> {
     let started = Instant::now();
     let files = ModelFiles::read(dir).map_err(|error| error.to_string())?;
+    let proved = cache_dir.map(|cache_dir| Proved::new(cache_dir, &files, options));
+    if let Some((id, bytes)) = proved.as_ref().and_then(Proved::find) {
+        let took_ms = started.elapsed().as_millis() as u64;
+        info!(dir = %dir.display(), took_ms, "compiled tokenizer taken from the cache, proved before");
+        return parts(id, bytes);
+    }
     let compiled = compile_files(&files, options).map_err(|error| error.to_string())?;
     if let Some(problem) = &compiled.report.template_problem {
         warn!(dir = %dir.display(), %problem, "chats cannot be rendered, only text and token-id prompts are exact");
@@ -42,6 +50,11 @@ fn compile(dir: &Path, options: &RenderOptions) -> Result<TokenizerParts, String
     let tested = self_test(&mut core, &reference).map_err(|error| format!("self-test failed: {error}"))?;
     let (texts, tokens, took_ms) = (tested.texts, tested.tokens, started.elapsed().as_millis() as u64);
     info!(dir = %dir.display(), texts, tokens, took_ms, "tokenizer compiled and proved equal to the reference");
+    if let Some(proved) = proved
+        && let Err(error) = proved.keep(compiled.id, &compiled.bytes)
+    {
+        warn!(%error, "the proved tokenizer cannot be kept in cache_dir");
+    }
     parts(compiled.id, compiled.bytes)
 }
 
