@@ -99,7 +99,7 @@ fn check(name: &str, marks: [&'static str; 2]) {
         let stats = cached.cache_stats();
         assert!(stats.prefix_hits > 0 && stats.chunk_hits > 0, "{name}: {stats:?}");
         assert_eq!(stats.evictions > 100, cache < 1 << 20, "{name}: {stats:?}");
-        assert!(stats.bytes <= u64::from(cache as u32), "{name}: {stats:?}");
+        assert!(stats.bytes <= u64::from(cache), "{name}: {stats:?}");
     }
 }
 
