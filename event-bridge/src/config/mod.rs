@@ -1,4 +1,4 @@
-//! Configuration: a YAML file as written ([`raw`]), resolved into types whose fields cannot be wrong.
+//! Configuration: a YAML file as written (`raw`), resolved into types whose fields cannot be wrong.
 //!
 //! A refused file names the field by its path and says what to do. Relative paths in a file are relative to the
 //! folder of that file. `config.example.yaml` in the crate's folder shows every field.

@@ -1,7 +1,7 @@
 //! From a model's files to the compiled tokenizer the filter uses, and the proof that it is right.
 //!
-//! [`compile`] reads `tokenizer.json` and its companions, recognises the way of tokenizing or refuses by name, and lays out
-//! the tables. [`Reference`] is the Hugging Face library itself; [`self_test`] compares the two over a built-in corpus before a
+//! `compile` reads `tokenizer.json` and its companions, recognises the way of tokenizing or refuses by name, and lays out
+//! the tables. `Reference` is the Hugging Face library itself; `self_test` compares the two over a built-in corpus before a
 //! compiled tokenizer is used.
 
 mod added;

@@ -21,7 +21,7 @@ pub struct CostWeights {
     pub shared_credit: f64,
     /// `r`, `decode-active-request-weight`: blocks that one active request counts for. 0.
     pub request_weight: f64,
-    /// `T`, `temperature`: 0 takes the cheapest target, above 0 samples (see [`super::pick`]). 0.
+    /// `T`, `temperature`: 0 takes the cheapest target, above 0 samples (see `super::pick`). 0.
     pub temperature: f64,
 }
 

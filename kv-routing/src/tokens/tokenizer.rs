@@ -6,7 +6,7 @@ use super::nfc::Nfc;
 use super::table::{AddedMatch, AddedSet, Tables};
 use super::template::TemplateConfig;
 
-/// A compiled tokenizer ready for use. It never changes; everything that does is in [`super::workshop`].
+/// A compiled tokenizer ready for use. It never changes; everything that does is in `super::workshop`.
 #[derive(Debug)]
 pub struct Tokenizer {
     image: Image,

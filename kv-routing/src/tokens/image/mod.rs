@@ -1,7 +1,7 @@
 //! The compiled tokenizer: one buffer of little-endian tables that are used where they lie.
 //!
 //! The byte layout is written down in this folder's parent, `README.md`. Everything read from the buffer goes
-//! through the checked getters of [`bytes`], so damaged or hostile bytes can give wrong tokens but never a panic.
+//! through the checked getters of `bytes`, so damaged or hostile bytes can give wrong tokens but never a panic.
 
 pub(crate) mod bytes;
 mod error;

@@ -1,4 +1,4 @@
-//! The tables of an [`Image`](super::image::Image), each with the code that builds it and the code that reads it in place.
+//! The tables of an `Image`, each with the code that builds it and the code that reads it in place.
 
 mod added;
 mod classes;
