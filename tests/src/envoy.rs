@@ -107,7 +107,10 @@ impl Envoy {
 
     /// All access-log lines so far.
     pub fn access_log(&self) -> Vec<String> {
-        self.process.output().lines().filter(|line| line.contains(" kv=")).map(str::to_owned).collect()
+        // The last line may be half written.
+        let output = self.process.output();
+        let whole = output.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        whole.lines().filter(|line| line.contains(" kv=")).map(str::to_owned).collect()
     }
 
     /// File with everything Envoy has printed, its access log too.
