@@ -72,6 +72,13 @@ test-e2e: wasm build ## Real Envoy, real bridge, simulated engines
 
 test: lint test-unit test-wasm envoy-validate test-e2e ## Everything that is checked
 
+# --- against other software, not part of `make test` ---
+
+.PHONY: test-dynamo
+test-dynamo: setup ## The bridge's index against that of Dynamo's indexer, on events of Dynamo's mocker (fetches 600 MB once)
+	cargo build --package event-bridge
+	@scripts/test-dynamo.sh
+
 # --- run and measure ---
 
 .PHONY: run bench bench-path bench-replay
