@@ -56,7 +56,7 @@ lint: fmt-check clippy clippy-wasm docs check-arrows deny ## All static checks
 
 # --- tests ---
 
-.PHONY: test-unit test-wasm envoy-validate test-e2e test
+.PHONY: test-unit test-wasm envoy-validate test-e2e test-swaps test
 test-unit: setup ## Native tests of every crate except the end-to-end tests
 	cargo test --workspace --exclude e2e
 
@@ -69,6 +69,9 @@ envoy-validate: wasm ## Let Envoy validate every checked-in configuration with t
 
 test-e2e: wasm build ## Real Envoy, real bridge, simulated engines
 	cargo test --package e2e
+
+test-swaps: wasm build ## 50 policy swaps in 50 s, 10 of them refused, under 200 requests/s (test-e2e has a shorter run)
+	E2E_SWAPS=50 E2E_SWAP_PERIOD_MS=1000 cargo test --package e2e -- policy_swaps --nocapture
 
 test: lint test-unit test-wasm envoy-validate test-e2e ## Everything that is checked
 

@@ -15,6 +15,8 @@ mod harness;
 mod headers;
 mod large;
 mod membership;
+mod policy_modes;
+mod policy_swaps;
 mod real_frames;
 mod replay;
 mod routing;

@@ -4,10 +4,11 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use hyper::Request;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use crate::client::Client;
+use crate::client::{self, Client, Reply};
 use crate::process::Process;
 use crate::scratch::Scratch;
 use crate::{paths, ports, wait};
@@ -147,6 +148,18 @@ impl Bridge {
     /// A JSON document of its admin API.
     pub async fn get(&self, path: &str) -> Value {
         self.client.get(&format!("{}{path}", self.admin)).await.expect("bridge").expect_ok().json()
+    }
+
+    /// Puts a policy document in force, and waits until every Envoy thread that has routed before runs it.
+    pub async fn put_policy(&self, document: &Value) {
+        let reply = self.try_policy(document, "?wait_ms=5000").await.expect_ok().json();
+        assert_eq!(reply["everywhere"], true, "{reply}");
+    }
+
+    /// The answer to a policy document; `query` is empty or begins with `?`.
+    pub async fn try_policy(&self, document: &Value, query: &str) -> Reply {
+        let request = Request::put(format!("{}/policy{query}", self.admin)).body(client::full(document.to_string()));
+        self.client.send(request.expect("URL")).await.expect("bridge")
     }
 
     /// Whether exactly `workers` workers are healthy and may be chosen, those with events are followed, and Envoy holds

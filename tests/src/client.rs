@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderMap};
-use hyper::{Request, StatusCode};
+use hyper::{Request, Response, StatusCode};
 use hyper_util::client::legacy::Client as Pooled;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
@@ -85,6 +86,14 @@ impl Client {
             first_byte: first_byte.unwrap_or(total),
             total,
         })
+    }
+
+    /// Sends a request and returns when the answer begins. The answer goes on until it is dropped, which breaks it off.
+    ///
+    /// # Errors
+    /// When the connection fails before that.
+    pub async fn open(&self, request: Request<Body>) -> Result<Response<Incoming>, Failure> {
+        self.0.request(request).await.map_err(Failure::NoAnswer)
     }
 
     /// GETs `url`.

@@ -5,6 +5,8 @@ use serde::Deserialize;
 /// One access-log line of the checked-in configurations.
 #[derive(Clone, Debug)]
 pub struct LogLine {
+    /// When the request began, in the format of the configuration.
+    pub start: String,
     /// Path and query.
     pub path: String,
     /// HTTP status.
@@ -21,6 +23,8 @@ pub struct LogLine {
     pub decision: Option<Decision>,
     /// Why it did not route a request on an inference path.
     pub unrouted: Option<String>,
+    /// What it told a client whose request it refused.
+    pub refused: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -28,11 +32,20 @@ struct Unrouted {
     unrouted: String,
 }
 
+#[derive(Deserialize)]
+struct Refused {
+    reason: String,
+}
+
 /// The filter's explanation of a decision; see `kv_routing::policy::Explanation`.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Decision {
     /// Pool.
     pub pool: String,
+    /// Policy.
+    pub policy: String,
+    /// Rule that chose the policy.
+    pub rule: String,
     /// Rung of the ladder.
     pub rung: String,
     /// Chosen endpoint.
@@ -112,9 +125,12 @@ impl LogLine {
         let number =
             |name: &str| field(name).parse::<u32>().unwrap_or_else(|_| panic!("{name} is no number in {line}"));
         let unrouted = serde_json::from_str::<Unrouted>(decision).ok().map(|reason| reason.unrouted);
-        let decision = (decision != "-" && unrouted.is_none())
+        let refused = serde_json::from_str::<Refused>(decision).ok().map(|refused| refused.reason);
+        let decision = (decision != "-" && unrouted.is_none() && refused.is_none())
             .then(|| serde_json::from_str(decision).unwrap_or_else(|error| panic!("{error} in {decision}")));
+        let start = fields.strip_prefix('[').and_then(|rest| rest.split(']').next());
         Self {
+            start: start.unwrap_or_else(|| panic!("no [start] in {line}")).to_owned(),
             path: field("path").to_owned(),
             millis: number("ms"),
             status: u16::try_from(number("status")).expect("status"),
@@ -123,6 +139,7 @@ impl LogLine {
             upstream: field("upstream").to_owned(),
             decision,
             unrouted,
+            refused,
         }
     }
 }

@@ -1,20 +1,25 @@
 //! Simulated engines with a real KV cache and real events, in the test's own process.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use mock_engine::{EngineConfig, MockEngine, Model, ModelSource, Speed};
+use mock_engine::{EngineConfig, EventsConfig, MockEngine, Model, ModelSource, Speed};
 
 use crate::bridge::Worker;
 use crate::client::Client;
-use crate::paths;
+use crate::{paths, wait};
 
 /// Fast enough that tests wait for the router and not for the engine.
 const FAST: Speed = Speed { prefill_tokens_per_s: 1_000_000.0, decode_ms_per_token: 0.5, speedup: 1.0 };
+
+/// Sockets of a stopped engine close soon, but not at once.
+const PORTS_LIMIT: Duration = Duration::from_secs(5);
 
 /// A running engine. Dropping it is like killing the process: every socket closes.
 #[derive(Debug)]
 pub struct Engine {
     engine: MockEngine,
+    config: EngineConfig,
     client: Client,
 }
 
@@ -32,8 +37,24 @@ fn qwen3() -> Arc<Model> {
 impl Engine {
     /// Starts one.
     pub async fn start(config: EngineConfig) -> Self {
-        let engine = MockEngine::start(config).await.expect("engine");
-        Self { engine, client: Client::new() }
+        let engine = MockEngine::start(config.clone()).await.expect("engine");
+        Self { engine, config, client: Client::new() }
+    }
+
+    /// Dies, and starts again on the same ports with an empty cache.
+    pub async fn restart(self) -> Self {
+        let events = self.config.events.clone().map(|events| EventsConfig {
+            endpoint: self.engine.events_endpoint().expect("events are on").to_owned(),
+            replay_endpoint: self.engine.replay_endpoint().map(str::to_owned),
+            ..events
+        });
+        let config = EngineConfig { port: self.engine.http_addr().port(), events, ..self.config.clone() };
+        self.die();
+        let (engine, _) = wait::until("the engine's ports are free", PORTS_LIMIT, async || {
+            MockEngine::start(config.clone()).await.ok()
+        })
+        .await;
+        Self { engine, config, client: Client::new() }
     }
 
     /// Starts several with the same configuration, on ports of their own.

@@ -50,6 +50,14 @@ impl Options {
             .edit("least_request.v3.LeastRequest", "round_robin.v3.RoundRobin")
     }
 
+    /// The same with every connection given to the worker thread that has fewest, so that each has its share of few connections,
+    /// and with the threads' statistics under `listener.ingress.`.
+    pub fn spread_connections() -> Self {
+        let balance = "connection_balance_config: { exact_balance: {} }";
+        Self::default()
+            .edit("- name: ingress\n", &format!("- name: ingress\n    stat_prefix: ingress\n    {balance}\n"))
+    }
+
     /// Replaces `from`, which must occur, by `to`.
     pub fn edit(mut self, from: &str, to: &str) -> Self {
         self.edits.push((from.to_owned(), to.to_owned()));

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
+use hyper::Request;
 use serde_json::Value;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 
-use crate::client::{Client, Failure, Reply};
+use crate::client::{Body, Client, Failure, Reply};
 
 /// Clients that send one request after another.
 #[derive(Debug)]
@@ -51,6 +53,47 @@ impl Traffic {
             results.extend(client.expect("a client does not panic"));
         }
         results
+    }
+}
+
+/// Requests at a steady rate, however long each of them takes.
+#[derive(Debug)]
+pub struct Paced {
+    stop: Arc<AtomicBool>,
+    sender: JoinHandle<Vec<Result<Reply, Failure>>>,
+}
+
+impl Paced {
+    /// Sends `per_second` requests a second, made by `request` from a number that counts up. `clients` clients take turns, each
+    /// with connections of its own.
+    pub fn start(per_second: u32, clients: usize, request: impl Fn(u64) -> Request<Body> + Send + 'static) -> Self {
+        let stop: Arc<AtomicBool> = Arc::default();
+        let stopped = Arc::clone(&stop);
+        let clients: Vec<Client> = (0..clients).map(|_| Client::new()).collect();
+        let sender = tokio::spawn(async move {
+            let mut ticks = tokio::time::interval(Duration::from_secs(1) / per_second);
+            let (mut running, mut results) = (JoinSet::new(), Vec::new());
+            for (serial, client) in (0..).zip(clients.iter().cycle()) {
+                ticks.tick().await;
+                if stopped.load(Ordering::Relaxed) {
+                    break;
+                }
+                let (client, request) = (client.clone(), request(serial));
+                running.spawn(async move { client.send(request).await });
+                while let Some(ended) = running.try_join_next() {
+                    results.push(ended.expect("a client does not panic"));
+                }
+            }
+            results.extend(running.join_all().await);
+            results
+        });
+        Self { stop, sender }
+    }
+
+    /// Lets every request end, and returns what came of all of them.
+    pub async fn stop(self) -> Vec<Result<Reply, Failure>> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.sender.await.expect("the sender does not panic")
     }
 }
 
