@@ -48,10 +48,6 @@ counters! {
     ShadowEvaluated = "shadow.evaluated",
     /// The shadow would have done the same.
     ShadowAgreed = "shadow.agreed",
-    /// Blocks believed on the targets chosen, of requests a shadow evaluated.
-    ShadowLiveBlocks = "shadow.live_blocks",
-    /// Blocks believed on the targets the shadow would have chosen.
-    ShadowBlocks = "shadow.blocks",
     /// A session was not remembered because another thread wrote its bucket at the same time.
     SessionsContended = "sessions_contended",
 

@@ -6,26 +6,26 @@ use kv_routing::openai::{Endpoint, InferenceRequest, parse};
 
 use super::policy::Ruled;
 use super::prompt::Asked;
-use super::{Flow, Next, State, Unrouted, micros_since, millis};
+use super::{Flow, Headers, Next, State, Unrouted};
 use crate::host::Host;
 use crate::view::Blind;
 use crate::vm::Vm;
 
 impl Flow {
     pub(super) fn on_body(&mut self, vm: &mut Vm, host: &impl Host, held: usize, last: bool) -> Next {
-        let State::Reading(endpoint) = self.state else {
+        if !matches!(self.state, State::Reading(..)) {
             return self.as_held();
-        };
+        }
         if held > self.config.max_body_bytes as usize {
             return self.unrouted(vm, host, Unrouted::BodyTooLarge);
         }
-        if last { self.on_whole_body(vm, host, endpoint) } else { Next::AwaitBody }
+        if last { self.on_whole_body(vm, host) } else { Next::AwaitBody }
     }
 
     /// Bodies followed by trailers never have a last piece.
     pub(super) fn on_trailers(&mut self, vm: &mut Vm, host: &impl Host) -> Next {
         match self.state {
-            State::Reading(endpoint) => self.on_whole_body(vm, host, endpoint),
+            State::Reading(..) => self.on_whole_body(vm, host),
             _ => self.as_held(),
         }
     }
@@ -38,8 +38,11 @@ impl Flow {
         }
     }
 
-    fn on_whole_body(&mut self, vm: &mut Vm, host: &impl Host, endpoint: Endpoint) -> Next {
-        let began = host.now_nanos();
+    fn on_whole_body(&mut self, vm: &mut Vm, host: &impl Host) -> Next {
+        let State::Reading(endpoint, headers) = std::mem::replace(&mut self.state, State::Over) else {
+            return Next::Release;
+        };
+        let now = self.start_timing(host);
         let body = host.request_body(self.config.max_body_bytes as usize);
         if body.is_empty() {
             return self.unrouted(vm, host, Unrouted::NoBody);
@@ -47,16 +50,23 @@ impl Flow {
         let Ok(request) = parse(endpoint, &body) else {
             return self.unrouted(vm, host, Unrouted::BadBody);
         };
-        self.timings.parse = micros_since(host, began);
-        let now = millis(began);
         vm.refresh(host, now);
-        match self.asked(vm, endpoint, &request) {
-            Ok(asked) => self.prepare(vm, host, &request, &body, asked, now),
+        match self.asked(vm, endpoint, headers, &request) {
+            Ok(asked) => {
+                self.timings.parse = self.lap(host);
+                self.prepare(vm, host, &request, &body, asked, now)
+            }
             Err(why) => self.unrouted(vm, host, why),
         }
     }
 
-    fn asked(&self, vm: &mut Vm, endpoint: Endpoint, request: &InferenceRequest<'_>) -> Result<Asked, Unrouted> {
+    fn asked(
+        &self,
+        vm: &mut Vm,
+        endpoint: Endpoint,
+        headers: Headers,
+        request: &InferenceRequest<'_>,
+    ) -> Result<Asked, Unrouted> {
         let model = request.model.as_deref();
         let found = vm.view.pool_for(model, self.config.pools.as_deref()).map_err(|blind| match blind {
             Blind::NoManifest => Unrouted::NoManifest,
@@ -70,7 +80,7 @@ impl Flow {
             is_adapter,
             stream: request.stream,
             prompts: request.prompts.max(1),
-            ruled: Ruled::new(vm, endpoint, request),
+            ruled: Ruled::new(vm, endpoint, headers, request),
         })
     }
 }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use kv_routing::policy::{BookingId, BookingRequest, Checkpoints, Choice};
 use kv_routing::target::TargetId;
-use kv_routing::wire::{Decision, TargetEntry, UnixMillis};
+use kv_routing::wire::{Decision, Imagined, TargetEntry, UnixMillis};
 
 use super::prompt::{Asked, Prompt};
 use super::usage::UsageTail;
@@ -65,6 +65,7 @@ pub(super) fn decision(
     prompt: &Prompt,
     choice: &Choice,
     target: &TargetEntry,
+    shadow: Option<Imagined>,
     now: UnixMillis,
 ) -> Decision {
     let chain = &prompt.prepared.chain;
@@ -77,5 +78,6 @@ pub(super) fn decision(
         blocks: u32::try_from(chain.len()).unwrap_or(u32::MAX),
         first: chain.first().copied(),
         last: chain.last().copied(),
+        shadow,
     }
 }

@@ -8,7 +8,7 @@ use kv_routing::wire::{TargetEntry, UnixMillis};
 
 use super::policy::Said;
 use super::prompt::{Asked, Prompt};
-use super::{Flow, Next, Unrouted, micros_since, millis};
+use super::{Flow, Next, Unrouted, millis};
 use crate::counters::Counter;
 use crate::host::Host;
 use crate::view::{Pool, SharedPages};
@@ -16,14 +16,13 @@ use crate::vm::Vm;
 
 impl Flow {
     pub(super) fn decide(&mut self, vm: &mut Vm, host: &impl Host, mut asked: Asked, prompt: Prompt) -> Next {
-        let began = host.now_nanos();
-        let now = millis(began);
+        let now = millis(self.mark);
         // Free right after the body was read; after slices the pool may have changed.
         vm.refresh(host, now);
         vm.rows.sync(host, &vm.counters, now);
         asked.pool = latest(vm, &asked.pool);
         let overlaps = overlaps(vm, host, &asked.pool, &prompt);
-        self.timings.lookup = micros_since(host, began);
+        self.timings.lookup = self.lap(host);
         let checkpoints = Checkpoints::of(&prompt.prepared.chain);
         let (outcome, said) = self.choose(vm, host, &asked, &prompt, &overlaps, &checkpoints, now);
         let choice = match outcome {
@@ -34,7 +33,7 @@ impl Flow {
         let Some(target) = asked.pool.targets.get(choice.target as usize).cloned() else {
             return self.unrouted(vm, host, Unrouted::Internal);
         };
-        self.timings.pick = micros_since(host, began).saturating_sub(self.timings.lookup);
+        self.timings.pick = self.lap(host);
         self.release_routed(vm, host, asked, &prompt, &choice, &target, &said, checkpoints, now)
     }
 

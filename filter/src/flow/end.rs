@@ -13,7 +13,7 @@ impl Flow {
                 vm.rows.touch();
                 vm.flush_row(host, millis(host.now_nanos()));
             }
-            State::Reading(_) | State::Preparing(_) => vm.counters.count(host, Unrouted::EndedEarly.counter()),
+            State::Reading(..) | State::Preparing(_) => vm.counters.count(host, Unrouted::EndedEarly.counter()),
             State::Fresh | State::Passed | State::Over => {}
         }
     }

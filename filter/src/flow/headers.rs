@@ -2,7 +2,7 @@
 
 use kv_routing::openai::Endpoint;
 
-use super::{Flow, Next, State, Unrouted, leave_to_envoy};
+use super::{Flow, Headers, Next, State, Unrouted, leave_to_envoy};
 use crate::counters::Counter;
 use crate::host::Host;
 use crate::names;
@@ -10,8 +10,8 @@ use crate::vm::Vm;
 
 impl Flow {
     pub(super) fn on_headers(&mut self, vm: &mut Vm, host: &impl Host, last: bool) -> Next {
-        let headers = host.request_headers();
-        strip(vm, host, &headers);
+        let mut headers = host.request_headers();
+        strip(vm, host, &mut headers);
         let Some(endpoint) = path(&headers).and_then(Endpoint::of_path) else {
             self.state = State::Passed;
             return Next::Release;
@@ -20,15 +20,15 @@ impl Flow {
         if last {
             return self.unrouted(vm, host, Unrouted::NoBody);
         }
-        self.state = State::Reading(endpoint);
+        self.state = State::Reading(endpoint, headers);
         Next::AwaitBody
     }
 }
 
 /// A request to a filter entry whose configuration was refused: headers that are ours go all the same, the rest is Envoy's.
 pub fn pass_unconfigured(vm: &Vm, host: &impl Host) {
-    let headers = host.request_headers();
-    strip(vm, host, &headers);
+    let mut headers = host.request_headers();
+    strip(vm, host, &mut headers);
     if path(&headers).and_then(Endpoint::of_path).is_some() {
         vm.counters.count(host, Counter::Requests);
         leave_to_envoy(vm, host, Unrouted::BadConfiguration);
@@ -36,9 +36,12 @@ pub fn pass_unconfigured(vm: &Vm, host: &impl Host) {
 }
 
 /// Removes every header only the filter may set, on every path: a client's copy would choose the host.
-fn strip(vm: &Vm, host: &impl Host, headers: &[(String, Vec<u8>)]) {
+#[inline(never)]
+fn strip(vm: &Vm, host: &impl Host, headers: &mut Headers) {
     for own in names::OWN_HEADERS {
-        if headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(own)) {
+        let before = headers.len();
+        headers.retain(|(name, _)| !name.eq_ignore_ascii_case(own));
+        if headers.len() < before {
             host.remove_request_header(own);
             vm.counters.count(host, Counter::StrippedHeaders);
         }

@@ -62,12 +62,17 @@ pub struct Flow {
     config: Rc<RouteConfig>,
     state: State,
     timings: Timings,
+    /// When the step being timed began, by the host's clock.
+    mark: u64,
 }
+
+/// Request headers as the client sent them, without those that only the filter may set.
+type Headers = Vec<(String, Vec<u8>)>;
 
 #[derive(Debug)]
 enum State {
     Fresh,
-    Reading(Endpoint),
+    Reading(Endpoint, Headers),
     Preparing(Box<Waiting>),
     Passed,
     Routed(Box<Routed>),
@@ -139,7 +144,7 @@ pub struct Stream {
 impl Stream {
     /// A new request.
     pub fn new(context: u32, config: Rc<RouteConfig>) -> Self {
-        let flow = Flow { config, state: State::Fresh, timings: Timings::default() };
+        let flow = Flow { config, state: State::Fresh, timings: Timings::default(), mark: 0 };
         Self { context, flow: Rc::new(RefCell::new(flow)) }
     }
 
@@ -221,6 +226,19 @@ pub fn advance_held(vm: &mut Vm, host: &impl Host, root: u32) {
 }
 
 impl Flow {
+    /// Begins to time steps; returns the time.
+    fn start_timing(&mut self, host: &impl Host) -> UnixMillis {
+        self.mark = host.now_nanos();
+        millis(self.mark)
+    }
+
+    /// Microseconds that the step took which ends here; the next one begins.
+    #[inline(never)]
+    fn lap(&mut self, host: &impl Host) -> u32 {
+        let began = std::mem::replace(&mut self.mark, host.now_nanos());
+        u32::try_from(self.mark.saturating_sub(began) / 1000).unwrap_or(u32::MAX)
+    }
+
     /// Leaves the request to Envoy's balancer and says why.
     fn unrouted(&mut self, vm: &Vm, host: &impl Host, why: Unrouted) -> Next {
         leave_to_envoy(vm, host, why);
@@ -237,9 +255,4 @@ fn leave_to_envoy(vm: &Vm, host: &impl Host, why: Unrouted) {
 
 fn millis(nanos: u64) -> UnixMillis {
     UnixMillis(nanos / 1_000_000)
-}
-
-/// Microseconds since `since` (nanoseconds).
-fn micros_since(host: &impl Host, since: u64) -> u32 {
-    u32::try_from(host.now_nanos().saturating_sub(since) / 1000).unwrap_or(u32::MAX)
 }

@@ -1,6 +1,5 @@
 //! Which policy a request gets, what that policy makes of it, and what a shadow would have made of it.
 
-use std::cell::OnceCell;
 use std::rc::Rc;
 
 use kv_routing::openai::{Endpoint, InferenceRequest};
@@ -8,10 +7,11 @@ use kv_routing::policy::document::{
     Document, ExplainLevel, Facts, Mode, Policy, RuleSet, Selection, SessionKey, Shadow,
 };
 use kv_routing::policy::session::{self, SessionId};
-use kv_routing::policy::{Choice, Hints, Outcome, Rng, Situation, prefix_key, route};
+use kv_routing::policy::{Choice, Hints, Outcome, Rng, Situation, SplitMix64, prefix_key, route};
 use kv_routing::target::TargetId;
-use kv_routing::wire::{UnixMillis, keys};
+use kv_routing::wire::{Imagined, UnixMillis, keys};
 
+use super::Headers;
 use super::prompt::{Asked, Prompt};
 use crate::counters::Counter;
 use crate::host::Host;
@@ -30,8 +30,7 @@ pub(super) struct Ruled {
     endpoint: Endpoint,
     priority: i64,
     user: Option<String>,
-    /// Read at most once, and only for policies that look at headers.
-    headers: OnceCell<Vec<(String, Vec<u8>)>>,
+    headers: Headers,
 }
 
 /// What a policy says of a decision, in words.
@@ -40,10 +39,12 @@ pub(super) struct Said {
     pub(super) policy: String,
     pub(super) rule: String,
     pub(super) explain: ExplainLevel,
+    /// What the shadow would have done, when it looked.
+    pub(super) imagined: Option<Imagined>,
 }
 
 impl Ruled {
-    pub(super) fn new(vm: &mut Vm, endpoint: Endpoint, request: &InferenceRequest<'_>) -> Self {
+    pub(super) fn new(vm: &mut Vm, endpoint: Endpoint, headers: Headers, request: &InferenceRequest<'_>) -> Self {
         let document = vm.view.policy().cloned();
         let shadow = document.as_ref().and_then(|document| document.shadow.as_ref());
         let shadowed = shadow.is_some_and(|shadow| sampled(shadow, &mut vm.rng));
@@ -53,13 +54,12 @@ impl Ruled {
             endpoint,
             priority: request.priority.unwrap_or(0),
             user: request.user.as_deref().map(str::to_owned),
-            headers: OnceCell::new(),
+            headers,
         }
     }
 
-    fn header(&self, host: &impl Host, name: &str) -> Option<Vec<u8>> {
-        let headers = self.headers.get_or_init(|| host.request_headers());
-        headers.iter().find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value.clone())
+    fn header(&self, name: &str) -> Option<Vec<u8>> {
+        self.headers.iter().find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value.clone())
     }
 
     fn live(&self) -> Option<&RuleSet> {
@@ -80,7 +80,6 @@ impl Asked {
     /// The policy by `rules`, or `configured` when there are none.
     fn select<'a>(
         &'a self,
-        host: &impl Host,
         rules: Option<&'a RuleSet>,
         configured: &'a Policy,
         prompt_tokens: Option<u32>,
@@ -88,7 +87,7 @@ impl Asked {
         let Some(rules) = rules else {
             return Selection::Chosen(configured, None);
         };
-        let header = |name: &str| self.ruled.header(host, name);
+        let header = |name: &str| self.ruled.header(name);
         rules.select(&Facts {
             model: &self.model,
             adapter: self.is_adapter.then_some(self.model.as_str()),
@@ -101,8 +100,8 @@ impl Asked {
     }
 
     /// Whether choosing depends on the prompt's tokens; `None`: it is left to Envoy whatever the prompt is.
-    pub(super) fn needs_tokens(&self, host: &impl Host, configured: &Policy) -> Option<bool> {
-        let needs = |rules| match self.select(host, rules, configured, None) {
+    pub(super) fn needs_tokens(&self, configured: &Policy) -> Option<bool> {
+        let needs = |rules| match self.select(rules, configured, None) {
             Selection::NeedsTokens => Some(true),
             Selection::Chosen(policy, _) if policy.mode == Mode::Pass => None,
             Selection::Chosen(policy, _) => Some(policy.mode.needs_tokens()),
@@ -124,29 +123,33 @@ impl Asked {
         situation: &Situation<'_>,
     ) -> (Outcome, Said) {
         let tokens = Some(prompt.prepared.tokens);
-        let (policy, rule) = match self.select(host, self.ruled.live(), configured, tokens) {
+        let (policy, rule) = match self.select(self.ruled.live(), configured, tokens) {
             Selection::Chosen(policy, rule) => (policy, rule),
             Selection::NeedsTokens => (Policy::builtin(), None),
         };
-        let said = Said {
+        let mut said = Said {
             policy: policy.name.clone(),
             rule: rule.map_or(DEFAULT_RULE, |rule| rule.name.as_str()).to_owned(),
             explain: policy.explain,
+            imagined: None,
         };
         vm.turn = vm.turn.wrapping_add(1);
-        let outcome = self.follow(vm, host, policy, prompt, situation, true);
+        // Live and shadow draw the same random numbers: where they differ, their documents do.
+        let mut shadow_rng = vm.rng.clone();
+        let outcome = self.follow(vm, host, policy, prompt, situation, None);
         if let Some(shadow) = self.ruled.shadow() {
-            let policy = match self.select(host, Some(shadow), configured, tokens) {
+            let policy = match self.select(Some(shadow), configured, tokens) {
                 Selection::Chosen(policy, _) => policy,
                 Selection::NeedsTokens => Policy::builtin(),
             };
-            let imagined = self.follow(vm, host, policy, prompt, situation, false);
-            compare(vm, host, &outcome, &imagined);
+            let imagined = self.follow(vm, host, policy, prompt, situation, Some(&mut shadow_rng));
+            count_agreement(vm, host, &outcome, &imagined);
+            said.imagined = Some(self.imagined(&imagined, situation));
         }
         (outcome, said)
     }
 
-    /// What `policy` makes of the request. Sessions are remembered only if it is for real.
+    /// What `policy` makes of the request: for real, or without effect by random numbers of its own.
     fn follow(
         &self,
         vm: &mut Vm,
@@ -154,9 +157,9 @@ impl Asked {
         policy: &Policy,
         prompt: &Prompt,
         situation: &Situation<'_>,
-        real: bool,
+        imaginary: Option<&mut SplitMix64>,
     ) -> Outcome {
-        let session = self.session(host, policy);
+        let session = self.session(policy);
         let bucket = session.as_ref().map(|(id, _)| host.shared(&keys::sessions(id.bucket())));
         let now_seconds = seconds(situation.now);
         let known = |(id, ttl): &(SessionId, u32)| {
@@ -164,7 +167,7 @@ impl Asked {
             session::find(bytes, *id, now_seconds, *ttl)
         };
         let direct = match &policy.mode {
-            Mode::Direct { header } => self.ruled.header(host, header),
+            Mode::Direct { header } => self.ruled.header(header),
             _ => None,
         };
         let hints = Hints { session: session.as_ref().and_then(known), direct: direct.as_deref(), turn: vm.turn };
@@ -174,7 +177,8 @@ impl Asked {
             }
             _ => *situation,
         };
-        let outcome = route(&situation, policy, &hints, &mut vm.rng);
+        let real = imaginary.is_none();
+        let outcome = route(&situation, policy, &hints, imaginary.unwrap_or(&mut vm.rng));
         if let (true, Outcome::Chosen(choice), Some((id, ttl))) = (real, &outcome, session)
             && let Some(target) = chosen(choice, &situation)
         {
@@ -191,15 +195,28 @@ impl Asked {
     }
 
     /// The request's session under `policy`, and its time to live.
-    fn session(&self, host: &impl Host, policy: &Policy) -> Option<(SessionId, u32)> {
+    fn session(&self, policy: &Policy) -> Option<(SessionId, u32)> {
         let Mode::Session { key, ttl_seconds, .. } = &policy.mode else {
             return None;
         };
         let key = match key {
-            SessionKey::Header(name) => self.ruled.header(host, name)?,
+            SessionKey::Header(name) => self.ruled.header(name)?,
             SessionKey::User => self.ruled.user.as_ref()?.clone().into_bytes(),
         };
         Some((SessionId::of(&self.pool.manifest.name, &policy.name, &key), *ttl_seconds))
+    }
+
+    /// The shadow's outcome as the bridge gets it.
+    fn imagined(&self, outcome: &Outcome, situation: &Situation<'_>) -> Imagined {
+        let choice = match outcome {
+            Outcome::Chosen(choice) => Some(choice),
+            Outcome::Pass(_) | Outcome::Refused(_) => None,
+        };
+        Imagined {
+            version: self.ruled.document.as_ref().map_or(0, |document| document.version),
+            target: choice.and_then(|choice| chosen(choice, situation)),
+            predicted_blocks: choice.map_or(0, |choice| choice.overlap.total()),
+        }
     }
 }
 
@@ -211,8 +228,8 @@ fn chosen(choice: &Choice, situation: &Situation<'_>) -> Option<TargetId> {
     situation.targets.get(choice.target as usize).map(|target| target.id)
 }
 
-/// Counts what a shadow would have done.
-fn compare(vm: &Vm, host: &impl Host, live: &Outcome, shadow: &Outcome) {
+/// Counts whether a shadow would have done the same.
+fn count_agreement(vm: &Vm, host: &impl Host, live: &Outcome, shadow: &Outcome) {
     vm.counters.count(host, Counter::ShadowEvaluated);
     let same = match (live, shadow) {
         (Outcome::Chosen(live), Outcome::Chosen(shadow)) => live.target == shadow.target,
@@ -222,10 +239,5 @@ fn compare(vm: &Vm, host: &impl Host, live: &Outcome, shadow: &Outcome) {
     };
     if same {
         vm.counters.count(host, Counter::ShadowAgreed);
-    }
-    for (outcome, counter) in [(live, Counter::ShadowLiveBlocks), (shadow, Counter::ShadowBlocks)] {
-        if let Outcome::Chosen(choice) = outcome {
-            vm.counters.add(host, counter, choice.overlap.total());
-        }
     }
 }

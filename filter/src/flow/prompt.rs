@@ -4,21 +4,16 @@ use std::rc::Rc;
 
 use kv_routing::block::{BlockSize, HashSeed};
 use kv_routing::openai::{Exactness, InferenceRequest, PromptInput};
-use kv_routing::policy::{PREFIX_TOKENS, prefix_key};
+use kv_routing::policy::{PREFIX_TOKENS, estimate, prefix_key};
 use kv_routing::tokens::{CacheLimits, HashPlan, Preparation, PreparedPrompt, Progress, prepare_tokens};
 use kv_routing::wire::{TokenizerRef, UnixMillis};
 
 use super::policy::Ruled;
-use super::{Flow, Next, State, Unrouted, micros_since};
+use super::{Flow, Next, State, Unrouted};
 use crate::counters::Counter;
 use crate::host::Host;
 use crate::view::Pool;
 use crate::vm::Vm;
-
-/// Tokens per block that loads are priced by while a pool's own size is not known.
-const PRICING_BLOCK: u32 = 16;
-/// Bytes per token where tokens can only be estimated.
-const BYTES_PER_TOKEN: usize = 4;
 
 /// What is known of a request besides its prompt.
 #[derive(Debug)]
@@ -60,10 +55,10 @@ impl Prompt {
         Self { prepared, block_size, exact: true, prefix }
     }
 
+    #[inline(never)]
     fn estimated(body: &[u8], block_size: BlockSize) -> Self {
-        let tokens = u32::try_from(body.len() / BYTES_PER_TOKEN).unwrap_or(u32::MAX);
+        let (tokens, prefix) = estimate(body, block_size);
         let prepared = PreparedPrompt { tokens, ..PreparedPrompt::default() };
-        let prefix = prefix_key(&[], block_size, conversation(body), PREFIX_TOKENS);
         Self { prepared, block_size, exact: false, prefix }
     }
 }
@@ -78,49 +73,55 @@ impl Flow {
         asked: Asked,
         now: UnixMillis,
     ) -> Next {
-        let estimate = |block_size| Prompt::estimated(body, block_size);
-        let Some(needs_tokens) = asked.needs_tokens(host, &self.config.policy) else {
+        let estimated = |block_size| Prompt::estimated(body, block_size);
+        let Some(needs_tokens) = asked.needs_tokens(&self.config.policy) else {
             return self.unrouted(vm, host, Unrouted::PolicyPass);
         };
         let Some(block_size) = asked.pool.block_size() else {
             vm.counters.count(host, Counter::InexactNoBlockSize);
-            let Some(pricing) = BlockSize::new(PRICING_BLOCK) else {
-                return self.unrouted(vm, host, Unrouted::Internal);
-            };
-            return self.decide(vm, host, asked, estimate(pricing));
+            return self.decide(vm, host, asked, estimated(BlockSize::PRICING));
         };
         if !needs_tokens {
-            return self.decide(vm, host, asked, estimate(block_size));
+            return self.decide(vm, host, asked, estimated(block_size));
         }
         let adapter = asked.is_adapter.then_some(asked.model.as_str());
         let plan = HashPlan { block_size, seed: HashSeed::new(adapter, request.cache_salt.as_deref()) };
         match begin(vm, host, request, &asked.pool, plan, self.config.cache_bytes, now) {
-            Ok(Begun::Ready(prepared)) => self.decide(vm, host, asked, Prompt::exact(prepared, block_size)),
+            Ok(Begun::Ready(prepared)) => {
+                self.timings.tokenize = self.lap(host);
+                self.decide(vm, host, asked, Prompt::exact(prepared, block_size))
+            }
             Ok(Begun::Text(preparation, tokenizer)) => {
-                let fallback = estimate(block_size);
+                self.timings.template = self.lap(host);
+                let fallback = estimated(block_size);
                 let waiting = Waiting { asked, preparation, tokenizer, block_size, fallback };
-                self.state = State::Preparing(Box::new(waiting));
-                self.advance(vm, host)
+                self.slice(vm, host, Box::new(waiting))
             }
             Err(inexact) => {
                 vm.counters.count(host, inexact);
-                self.decide(vm, host, asked, estimate(block_size))
+                self.decide(vm, host, asked, estimated(block_size))
             }
         }
     }
 
-    /// Does one slice.
+    /// Does the next slice.
     pub(super) fn advance(&mut self, vm: &mut Vm, host: &impl Host) -> Next {
-        let began = host.now_nanos();
-        let State::Preparing(mut waiting) = std::mem::replace(&mut self.state, State::Over) else {
-            return Next::Release;
-        };
+        self.start_timing(host);
+        match std::mem::replace(&mut self.state, State::Over) {
+            State::Preparing(waiting) => self.slice(vm, host, waiting),
+            _ => Next::Release,
+        }
+    }
+
+    /// Called from two places, and large once the decision behind it is inlined.
+    #[inline(never)]
+    fn slice(&mut self, vm: &mut Vm, host: &impl Host, mut waiting: Box<Waiting>) -> Next {
         let Some(prompter) = vm.tokenizers.loaded(waiting.tokenizer.id) else {
             vm.counters.count(host, Counter::InexactTokenizerFailed);
             return self.decide(vm, host, waiting.asked, waiting.fallback);
         };
         let progress = prompter.advance(&mut waiting.preparation, self.config.slice_bytes);
-        self.timings.prompt = self.timings.prompt.saturating_add(micros_since(host, began));
+        self.timings.tokenize = self.timings.tokenize.saturating_add(self.lap(host));
         match progress {
             Progress::Done(prepared) => {
                 let prompt = Prompt::exact(prepared, waiting.block_size);
@@ -170,15 +171,4 @@ fn begin(
         vm.tokenizers.get(host, &vm.counters, tokenizer, limits, generation).ok_or(Counter::InexactTokenizerFailed)?;
     let preparation = prompter.begin(request, plan, now).map_err(|_| Counter::InexactPrompt)?;
     Ok(Begun::Text(Box::new(preparation), tokenizer))
-}
-
-/// The part of a body that begins with the conversation, so that equal conversations have equal prefixes whatever options
-/// stand before them.
-fn conversation(body: &[u8]) -> &[u8] {
-    const FIELDS: [&[u8]; 4] = [b"\"messages\"", b"\"prompt\"", b"\"input\"", b"\"input_ids\""];
-    /// Options before the prompt are short; looking further would only cost time.
-    const LOOK: usize = 4096;
-    let head = body.get(..LOOK).unwrap_or(body);
-    let starts = FIELDS.iter().filter_map(|field| head.windows(field.len()).position(|window| window == *field));
-    starts.min().and_then(|start| body.get(start..)).unwrap_or(body)
 }

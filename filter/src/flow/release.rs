@@ -36,7 +36,7 @@ impl Flow {
         self.name_targets(host, &asked, choice, target);
         let explanation = self.explain(host, &asked, prompt, choice, said);
         count(vm, host, prompt, choice);
-        vm.feed.push(decision(&asked.pool, prompt, choice, target, now));
+        vm.feed.push(decision(&asked.pool, prompt, choice, target, said.imagined, now));
         if vm.feed.is_full() {
             let alive = vm.view.silence(BRIDGE_SILENT_MS, now).is_none();
             vm.feed.flush(host, &vm.counters, alive);

@@ -162,7 +162,29 @@ fn a_shadow_is_counted_and_has_no_effect() {
         assert_eq!(stage.endpoints(0, &exchange)[0], "10.0.0.2:8000");
     }
     assert_eq!((stage.envoy.count("shadow.evaluated"), stage.envoy.count("shadow.agreed")), (5, 5));
-    assert_eq!((stage.envoy.count("shadow.live_blocks"), stage.envoy.count("shadow.blocks")), (50, 50));
+}
+
+/// Live and shadow draw the same random numbers, so nothing but their documents can make them differ.
+#[test]
+fn a_shadow_of_an_identical_document_always_agrees_and_is_reported() {
+    let (mut stage, mut decisions) = (Stage::new(), Vec::new());
+    for mode in [Mode::Kv, Mode::Random, Mode::PowerOfTwo, Mode::RoundRobin, Mode::LeastLoaded] {
+        let mut document = policy("p", mode);
+        document.weights.temperature = 0.5;
+        let shadow = Shadow { sample_per_million: 1_000_000, rules: only(document.clone()) };
+        stage.policy = Some(Document { version: stage.generation + 1, live: only(document), shadow: Some(shadow) });
+        stage.push();
+        stage.envoy.pass(10);
+        for prompt in 0..20 {
+            stage.prompt(prompt * 100..prompt * 100 + 160);
+        }
+        stage.envoy.pass(200);
+        stage.threads[0].tick();
+        decisions.extend(stage.push().decisions);
+    }
+    assert_eq!((stage.envoy.count("shadow.evaluated"), stage.envoy.count("shadow.agreed")), (100, 100));
+    assert_eq!(decisions.len(), 100);
+    assert!(decisions.iter().all(|decision| decision.shadow.unwrap().target == Some(decision.target)));
 }
 
 #[test]

@@ -10,10 +10,10 @@ use filter::vm::Vm;
 use kv_routing::block::{BlockSize, HashSeed, SequenceHash, TokenId, chain};
 use kv_routing::index::{IndexLimits, PrefixIndex};
 use kv_routing::policy::document::Document;
-use kv_routing::target::{Slot, TargetId, Tier};
+use kv_routing::target::{Slot, Tier};
 use kv_routing::wire::{
-    Epoch, Generation, Health, LoadRow, Manifest, ManifestHeader, PoolId, PoolManifest, Push, PushReply, Put, Role,
-    SourceState, TargetEntry, TargetTable, UnixMillis, keys,
+    Epoch, Generation, LoadRow, Manifest, ManifestHeader, PoolId, PoolManifest, Push, PushReply, Put, TargetEntry,
+    TargetTable, UnixMillis, keys,
 };
 
 pub const START: u64 = 1_800_000_000_000;
@@ -40,23 +40,7 @@ pub struct Stage {
 }
 
 pub fn target(slot: u16) -> TargetEntry {
-    let endpoint = format!("10.0.0.{slot}:8000");
-    TargetEntry {
-        slot: Slot(slot),
-        id: TargetId::of(&endpoint, None),
-        endpoint,
-        rank: None,
-        role: Role::Both,
-        health: Health::Healthy,
-        source: SourceState::Exact,
-        source_since: UnixMillis(0),
-        capacity_blocks: 0,
-        max_batched_tokens: 0,
-        running: 0,
-        waiting: 0,
-        kv_usage: 0.0,
-        labels: Vec::new(),
-    }
+    TargetEntry::new(Slot(slot), &format!("10.0.0.{slot}:8000"), None)
 }
 
 pub fn route(json: &str) -> Rc<RouteConfig> {

@@ -48,6 +48,9 @@ impl BlockSize {
     /// Largest size accepted from configuration or events. Engines in the field use 1 to 1024.
     pub const MAX: u32 = 8192;
 
+    /// What loads are priced by while a pool's own size is not known.
+    pub const PRICING: Self = Self(NonZeroU32::MIN.saturating_add(15));
+
     /// `None` when `tokens` is zero or above [`BlockSize::MAX`].
     pub fn new(tokens: u32) -> Option<Self> {
         if tokens > Self::MAX {

@@ -107,13 +107,13 @@ pub fn price(weights: &CostWeights, input: &CostInput) -> CostParts {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::policy::{Rng, SplitMix64};
 
     /// The formula once more, symbol by symbol as it is published, with nothing shared with the code above.
     #[allow(clippy::many_single_char_names, clippy::too_many_arguments)]
-    fn transcription(
+    pub(in crate::policy) fn transcription(
         (c, g, a, h, k, s, r): (f64, f64, f64, f64, f64, f64, f64),
         (l, b, p, min_p, d, n_w): (f64, f64, f64, f64, f64, f64),
         (dev, host, disk, shared): (f64, f64, f64, f64),

@@ -57,27 +57,10 @@ pub(super) fn eligible_where(targets: &[TargetEntry], phase: Phase, may: impl Fn
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::target::{Slot, TargetId};
-    use crate::wire::{SourceState, UnixMillis};
+    use crate::target::Slot;
 
     pub(in crate::policy) fn target(slot: u16) -> TargetEntry {
-        let endpoint = format!("10.0.0.{slot}:8000");
-        TargetEntry {
-            slot: Slot(slot),
-            id: TargetId::of(&endpoint, None),
-            endpoint,
-            rank: None,
-            role: Role::Both,
-            health: Health::Healthy,
-            source: SourceState::Exact,
-            source_since: UnixMillis(0),
-            capacity_blocks: 0,
-            max_batched_tokens: 0,
-            running: 0,
-            waiting: 0,
-            kv_usage: 0.0,
-            labels: Vec::new(),
-        }
+        TargetEntry::new(Slot(slot), &format!("10.0.0.{slot}:8000"), None)
     }
 
     fn table(entries: &[(Health, Role)]) -> Vec<TargetEntry> {

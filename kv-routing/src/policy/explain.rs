@@ -82,10 +82,12 @@ pub struct RunnerUp<'a> {
 /// Microseconds spent on a request, by step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Timings {
-    /// Reading the body.
+    /// Reading the body, and finding pool and policy.
     pub parse: u32,
-    /// Rendering, tokenizing and hashing the prompt.
-    pub prompt: u32,
+    /// Rendering the chat template.
+    pub template: u32,
+    /// Tokenizing and hashing, which is one pass over the text; of token ids, hashing alone.
+    pub tokenize: u32,
     /// Looking its chain up.
     pub lookup: u32,
     /// Pricing and picking.
@@ -182,7 +184,7 @@ mod tests {
              \"state\":\"warm\",\"tokens\":640,\"blocks\":40,\"overlap\":{\"device\":40,\"host\":2,\"disk\":0},\
              \"cost\":{\"prefill\":0.33,\"credit\":40.0,\"decode\":12.0,\"requests\":0.0,\"total\":12.33},\
              \"runner_up\":{\"target\":\"10.0.0.1:8000\",\"cost\":100.0},\"fallbacks\":[\"10.0.0.1:8000\",\"10.0.0.3:8000\"],\
-             \"us\":{\"parse\":0,\"prompt\":0,\"lookup\":0,\"pick\":0}}"
+             \"us\":{\"parse\":0,\"template\":0,\"tokenize\":0,\"lookup\":0,\"pick\":0}}"
         );
     }
 }

@@ -50,6 +50,20 @@ impl Bookings {
 }
 
 impl TargetLoad {
+    /// Load of each of `targets` where everything under way is in `own`, so that engines' reports add nothing.
+    pub fn of_own(targets: &[TargetEntry], own: &Ledger, checkpoints: &Checkpoints) -> Vec<Self> {
+        let load = |target: &TargetEntry| {
+            let Booking { requests, prefill_tokens, decode_blocks, .. } = own.booking(target.id);
+            Self {
+                requests: f64::from(requests),
+                prefill_tokens,
+                decode_blocks: decode_blocks as f64,
+                shared_blocks: own.shared_blocks(target.id, checkpoints),
+            }
+        };
+        targets.iter().map(load).collect()
+    }
+
     /// Load of each of `targets`, in their order, for a prompt with `checkpoints`.
     pub fn of_all(
         targets: &[TargetEntry],

@@ -14,6 +14,7 @@
 //! | `rank` | the one sort |
 //! | `pick` | cheapest or softmax, ties uniform |
 //! | `prefix_hash` | bounded-load hashing when there is nothing better |
+//! | `estimate` | what is known of a prompt that is not tokenized |
 //! | `decide` | the ladder: one decision from everything above |
 //! | `route` | a request through its policy: modes, thresholds, overload |
 //! | `session` | where sessions were served last |
@@ -25,6 +26,7 @@ mod cost;
 mod decide;
 pub mod document;
 mod eligible;
+mod estimate;
 mod explain;
 mod ledger;
 mod load;
@@ -42,6 +44,7 @@ mod weights;
 pub use cost::{CostInput, CostParts, CreditedOverlap, price};
 pub use decide::{Choice, Ladder, NoTarget, Rung, Situation, decide};
 pub use eligible::{Phase, eligible};
+pub use estimate::estimate;
 pub use explain::{CostShown, Explanation, OverlapShown, RunnerUp, Timings};
 pub use ledger::{BookingId, BookingRequest, CHECKPOINT_BLOCKS, Checkpoints, Ledger};
 pub use load::{Bookings, TargetLoad};
@@ -49,6 +52,6 @@ pub use outside::{OutsideLoad, PEAK_WINDOW_MS, Peaks};
 pub use pick::{Pick, pick};
 pub use prefix_hash::{PREFIX_TOKENS, bounded_order, prefix_key};
 pub use rng::{Rng, SplitMix64};
-pub use route::{Hints, Outcome, PassReason, Refusal, route};
+pub use route::{Hints, LeftOut, Outcome, PassReason, Refusal, Weighed, route, weigh};
 pub use trust::{BridgeSilence, trust};
 pub use weights::{CostWeights, WeightError};

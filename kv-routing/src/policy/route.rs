@@ -9,6 +9,9 @@
 mod direct;
 mod fit;
 mod order;
+mod weigh;
+
+pub use weigh::{LeftOut, Weighed, weigh};
 
 use thiserror::Error;
 
@@ -48,6 +51,17 @@ pub enum PassReason {
     NoTarget,
     /// Every target is over a threshold.
     Busy,
+}
+
+impl PassReason {
+    /// Word used in explanations.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Mode => "mode",
+            Self::NoTarget => "no_target",
+            Self::Busy => "busy",
+        }
+    }
 }
 
 /// An answer instead of a target.

@@ -13,7 +13,7 @@ mod target_table;
 pub use codec::{MAX_MESSAGE_BYTES, WireError};
 pub use load_row::{Booking, LoadRow, LoadRowEntry};
 pub use manifest::{Manifest, ManifestHeader, PoolManifest, TokenizerRef, set_heartbeat};
-pub use push::{Decision, DecisionBatch, PUSH_PART_BYTES, Push, PushReply, Put};
+pub use push::{Decision, DecisionBatch, Imagined, PUSH_PART_BYTES, Push, PushReply, Put};
 pub use target_table::{Health, Role, SourceState, TargetEntry, TargetTable};
 
 use bincode::{Decode, Encode};

@@ -80,6 +80,19 @@ pub struct Decision {
     pub first: Option<SequenceHash>,
     /// Sequence hash of the last full block, when there is one.
     pub last: Option<SequenceHash>,
+    /// What the shadow would have done, when it looked at this request.
+    pub shadow: Option<Imagined>,
+}
+
+/// What a shadow would have done with a routed prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Imagined {
+    /// Version of the document that has the shadow.
+    pub version: u64,
+    /// Target it would have chosen; `None` where it would have left the request to Envoy, or refused it.
+    pub target: Option<TargetId>,
+    /// Leading blocks that target was believed to hold.
+    pub predicted_blocks: u32,
 }
 
 /// Decisions of one VM on their way to the ingest role, through a shared queue.

@@ -46,6 +46,28 @@ pub struct TargetEntry {
     pub labels: Vec<(String, String)>,
 }
 
+impl TargetEntry {
+    /// A healthy target with an exact source, of which nothing else is known.
+    pub fn new(slot: Slot, endpoint: &str, rank: Option<u32>) -> Self {
+        Self {
+            slot,
+            id: TargetId::of(endpoint, rank),
+            endpoint: endpoint.to_owned(),
+            rank,
+            role: Role::Both,
+            health: Health::Healthy,
+            source: SourceState::Exact,
+            source_since: UnixMillis(0),
+            capacity_blocks: 0,
+            max_batched_tokens: 0,
+            running: 0,
+            waiting: 0,
+            kv_usage: 0.0,
+            labels: Vec::new(),
+        }
+    }
+}
+
 /// Which phase of a request a target serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 pub enum Role {
@@ -55,6 +77,17 @@ pub enum Role {
     Prefill,
     /// Decode only.
     Decode,
+}
+
+impl Role {
+    /// Word used in the admin API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Both => "both",
+            Self::Prefill => "prefill",
+            Self::Decode => "decode",
+        }
+    }
 }
 
 /// What the bridge's probes say.
@@ -68,6 +101,18 @@ pub enum Health {
     Unhealthy,
     /// Leaving: finishes what it has and takes nothing new.
     Draining,
+}
+
+impl Health {
+    /// Word used in the admin API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Healthy => "healthy",
+            Self::Unhealthy => "unhealthy",
+            Self::Draining => "draining",
+        }
+    }
 }
 
 /// How far a target's KV state can be trusted (ARCHITECTURE, states).

@@ -8,8 +8,8 @@ use kv_routing::index::{Overlap, Overlaps};
 use kv_routing::policy::document::{Mode, Policy};
 use kv_routing::policy::program::{Binary, Op, Program, Unary, Variable};
 use kv_routing::policy::{CostWeights, Hints, Outcome, Phase, Rng, Situation, SplitMix64, TargetLoad, route};
-use kv_routing::target::{Slot, TargetId};
-use kv_routing::wire::{Health, Role, SourceState, TargetEntry, UnixMillis};
+use kv_routing::target::Slot;
+use kv_routing::wire::{Health, SourceState, TargetEntry, UnixMillis};
 
 pub(crate) fn lines() -> Vec<String> {
     let mut lines = Vec::new();
@@ -98,13 +98,7 @@ impl Pool {
 }
 
 fn target(at: u16, below: &mut impl FnMut(u64) -> u64) -> TargetEntry {
-    let endpoint = format!("10.1.0.{at}:8000");
     TargetEntry {
-        slot: Slot(at),
-        id: TargetId::of(&endpoint, None),
-        endpoint,
-        rank: None,
-        role: Role::Both,
         health: [Health::Healthy, Health::Healthy, Health::Healthy, Health::Unhealthy][below(4) as usize],
         source: [SourceState::Exact, SourceState::Warm, SourceState::Stale, SourceState::Mismatch][below(4) as usize],
         source_since: UnixMillis(1_800_000_000_000 - below(60_000)),
@@ -113,7 +107,7 @@ fn target(at: u16, below: &mut impl FnMut(u64) -> u64) -> TargetEntry {
         running: below(9) as u32,
         waiting: below(3) as u32,
         kv_usage: below(100) as f32 / 100.0,
-        labels: Vec::new(),
+        ..TargetEntry::new(Slot(at), &format!("10.1.0.{at}:8000"), None)
     }
 }
 

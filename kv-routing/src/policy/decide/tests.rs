@@ -1,4 +1,5 @@
 use super::*;
+use crate::policy::cost::tests::transcription;
 use crate::policy::eligible::tests::target;
 use crate::policy::{PREFIX_TOKENS, SplitMix64, prefix_key};
 use crate::target::Slot;
@@ -190,4 +191,60 @@ fn a_temperature_spreads_what_zero_would_not() {
     }
     let expected = 1000.0 / (1.0 + 0.5_f64.exp());
     assert!((f64::from(second) - expected).abs() < 50.0, "{second} is not about {expected}");
+}
+
+/// 10,000 random pools: the chosen one costs what the published formula says, and nobody costs less by it.
+#[test]
+fn the_choice_is_that_of_the_published_formula() {
+    let mut rng = SplitMix64::new(77);
+    let mut below = |bound: u64| rng.next_u64() % bound;
+    for round in 0..10_000 {
+        let mut pool = Pool::of(1 + below(12) as u16);
+        let mut overlaps = Vec::new();
+        for (target, load) in pool.targets.iter().zip(&mut pool.loads) {
+            let (requests, shared_blocks) = (below(20) as f64, below(60) as u32);
+            let prefill_tokens = below(30_000);
+            *load = TargetLoad { requests, prefill_tokens, decode_blocks: below(2_000) as f64, shared_blocks };
+            let (device, host, disk) = (below(60) as u32, below(20) as u32, below(20) as u32);
+            overlaps.push((target.slot, Overlap { device, host, disk }));
+        }
+        pool.overlaps = Overlaps(overlaps);
+        let weights = CostWeights {
+            device_credit: below(120) as f64 / 100.0,
+            credit_decay: below(200) as f64 / 100.0,
+            prefill_scale: below(300) as f64 / 100.0,
+            host_credit: below(101) as f64 / 100.0,
+            disk_credit: below(101) as f64 / 100.0,
+            request_weight: below(500) as f64 / 100.0,
+            ..CostWeights::default()
+        };
+        let situation = Situation { prompt_tokens: 1 + below(1_600) as u32, ..pool.situation() };
+        let (l, b) = (f64::from(situation.prompt_tokens), 16.0_f64);
+        let n = (l / b).ceil();
+        let min_p = pool.loads.iter().map(|load| load.prefill_tokens).min().unwrap() as f64;
+        let w = weights;
+        let factors = (
+            w.device_credit,
+            w.credit_decay,
+            w.prefill_scale,
+            w.host_credit,
+            w.disk_credit,
+            w.shared_credit,
+            w.request_weight,
+        );
+        let costs: Vec<f64> = (pool.targets.iter().zip(&pool.loads))
+            .map(|(target, load)| {
+                let held = pool.overlaps.get(target.slot);
+                let d = load.decode_blocks + (n - f64::from(load.shared_blocks)).max(0.0);
+                let state = (l, b, load.prefill_tokens as f64, min_p, d, load.requests);
+                transcription(factors, state, (held.device.into(), held.host.into(), held.disk.into(), 0.0))
+            })
+            .collect();
+        let ladder = Ladder { weights, ..Ladder::default() };
+        let choice = decide(&situation, &ladder, &mut SplitMix64::new(round)).unwrap();
+        let (found, least) = (choice.cost.total, costs.iter().copied().fold(f64::INFINITY, f64::min));
+        let close = |one: f64, other: f64| (one - other).abs() <= 1e-9 * other.abs().max(1.0);
+        assert!(close(found, costs[choice.target as usize]), "round {round}: {found} of {costs:?}");
+        assert!(close(found, least), "round {round}: {found} is not the least of {costs:?}");
+    }
 }

@@ -87,6 +87,11 @@ impl Mode {
         }
     }
 
+    /// Whether the choice is by cost.
+    pub fn prices(&self) -> bool {
+        matches!(self, Self::Kv | Self::Session { .. })
+    }
+
     /// Its name in documents and explanations.
     pub fn as_str(&self) -> &'static str {
         match self {

@@ -5,13 +5,17 @@ use crate::policy::decide::{Rated, rate};
 use crate::policy::document::{Busy, Policy};
 use crate::policy::eligible::eligible_where;
 
-/// Targets with the required labels, the best health and role among those, and an allowed state.
+/// Positions of targets with the required labels, and the best health and role among those.
+pub(super) fn candidates(situation: &Situation<'_>, policy: &Policy) -> Vec<u32> {
+    eligible_where(situation.targets, situation.phase, |target| {
+        policy.eligibility.required_labels.iter().all(|rule| rule.holds(&target.labels))
+    })
+}
+
+/// Those of them with an allowed state.
 pub(super) fn fit<'a>(situation: &Situation<'a>, policy: &Policy) -> Vec<Rated<'a>> {
     let rules = &policy.eligibility;
-    let candidates = eligible_where(situation.targets, situation.phase, |target| {
-        rules.required_labels.iter().all(|rule| rule.holds(&target.labels))
-    });
-    let mut rated = rate(situation, &candidates);
+    let mut rated = rate(situation, &candidates(situation, policy));
     if !rules.states.is_empty() {
         rated.retain(|rated| rules.states.contains(&rated.state));
     }

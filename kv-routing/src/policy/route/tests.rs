@@ -36,6 +36,10 @@ impl Pool {
     }
 
     fn outcome(&self, policy: &Policy, hints: Hints<'_>, seed: u64) -> Outcome {
+        self.with_situation(|situation| route(situation, policy, &hints, &mut SplitMix64::new(seed)))
+    }
+
+    fn with_situation<T>(&self, look: impl FnOnce(&Situation<'_>) -> T) -> T {
         let predicted = Overlaps::default();
         let situation = Situation {
             targets: &self.targets,
@@ -51,7 +55,7 @@ impl Pool {
             stale_decay_ms: 0,
             now: UnixMillis(100_000),
         };
-        route(&situation, policy, &hints, &mut SplitMix64::new(seed))
+        look(&situation)
     }
 
     fn target(&self, policy: &Policy, hints: Hints<'_>, seed: u64) -> u32 {
@@ -224,4 +228,26 @@ fn an_expression_replaces_the_cost_and_an_undefined_one_loses() {
     assert_eq!(pool.target(&policy, Hints::default(), 1), 0);
     policy.cost = Some(Program::new(vec![Op::Load(Variable::DefaultCost)]).unwrap());
     assert_eq!(pool.target(&policy, Hints::default(), 1), 0);
+}
+
+#[test]
+fn weighing_shows_the_costs_that_decide_and_why_others_are_left_out() {
+    let mut pool = Pool::of(&[1.0, 0.0, 5.0, 2.0, 0.0]).holder(0, 70);
+    pool.targets[1].health = Health::Unhealthy;
+    pool.targets[2].waiting = 9;
+    pool.targets[4].source = SourceState::None;
+    let mut policy = mode(Mode::Kv);
+    policy.busy = Busy { waiting: Some(8), ..Busy::default() };
+    policy.eligibility = Eligibility { states: vec![SourceState::Exact], ..Eligibility::default() };
+    let weighed = pool.with_situation(|situation| weigh(situation, &policy));
+    let left_out: Vec<_> = weighed.iter().map(|weighed| weighed.cost.err()).collect();
+    assert_eq!(left_out, [None, Some(LeftOut::Unfit), Some(LeftOut::Busy), None, Some(LeftOut::State)]);
+    match pool.outcome(&policy, Hints::default(), 1) {
+        Outcome::Chosen(choice) => {
+            assert_eq!((choice.target, Ok(choice.cost)), (0, weighed[0].cost));
+            assert_eq!(choice.runner_up, Some((3, weighed[3].cost.unwrap().total)));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!((weighed[0].overlap.device, weighed[4].trust), (70, 0.0));
 }
