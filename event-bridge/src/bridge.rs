@@ -19,7 +19,7 @@ use crate::admin::{self, AdminState};
 use crate::clock;
 use crate::config::Config;
 use crate::metrics::Metrics;
-use crate::policy::{PolicyOffice, Surroundings};
+use crate::policy::{PolicyOffice, ShadowTally, Surroundings};
 use crate::pool::{PoolHandle, PoolTask};
 use crate::publish::{Catalog, EnvoyIndex, EnvoyStatus, Publisher, Wakes};
 
@@ -91,7 +91,8 @@ impl Bridge {
         let metrics = Arc::new(Metrics::default());
         let wakes = Wakes::new(config.envoys.len());
         let catalog = Catalog::new(config.pools.len(), wakes.clone());
-        let policies = PolicyOffice::new(Surroundings::of(&config), catalog.clone());
+        let tally = ShadowTally::default();
+        let policies = PolicyOffice::new(Surroundings::of(&config), catalog.clone(), tally.clone());
         if let Some(path) = config.policy_file.clone() {
             let intake = self.intake.clone();
             let following = policies.clone().follow(path);
@@ -133,10 +134,11 @@ impl Bridge {
                 catalog: catalog.clone(),
                 wakes: wakes.clone(),
                 envoys: envoys.clone(),
+                tally: tally.clone(),
             };
             self.pools.spawn(task.run(inbox, self.intake.clone()));
         }
-        AdminState::new(handles, envoys, metrics, policies, self.epoch)
+        AdminState::new(handles, envoys, metrics, policies, catalog, self.epoch)
     }
 
     /// Where the admin server listens.

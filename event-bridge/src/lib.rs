@@ -12,6 +12,7 @@
 //! | [`pool`] | owner of a pool's state; who is in the target table, which pages changed |
 //! | [`eds`] | Envoy's endpoint file |
 //! | [`policy`] | route policies: documents to what the filter evaluates |
+//! | [`explain`] | what the filter would do with a request now |
 //! | [`simulate`] | a trace replayed against modelled engines, to judge a policy by |
 //! | [`publish`] | pushes to each Envoy, and takes its replies |
 //! | [`metrics`] | Prometheus metrics |
@@ -27,6 +28,7 @@ pub mod config;
 pub mod discovery;
 pub mod eds;
 pub mod engine;
+pub mod explain;
 pub mod ingest;
 pub mod metrics;
 pub mod policy;

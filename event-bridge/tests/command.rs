@@ -88,3 +88,43 @@ fn sigterm_ends_a_running_bridge_in_order() {
     assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
     assert!(rest.iter().any(|line| line.contains("SIGTERM")) && rest.last().unwrap().contains("stopped"), "{rest:?}");
 }
+
+#[test]
+fn simulate_puts_every_mode_side_by_side() {
+    let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/mooncake-conversation.jsonl");
+    let started = Instant::now();
+    let output =
+        program().args(["simulate", "--trace", trace, "--modes", "--engines", "8", "--json"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(started.elapsed() < Duration::from_secs(60), "{:?}", started.elapsed());
+    assert!(output.stderr.is_empty(), "a progress bar is for terminals");
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let report = |mode: &str| {
+        let policies = told["policies"].as_array().unwrap();
+        policies.iter().find(|policy| policy["policy"] == mode).unwrap()["report"].clone()
+    };
+    assert_eq!((told["requests"].as_u64(), report("kv")["served"].as_u64()), (Some(12_031), Some(12_031)));
+    let ttft = |mode: &str| report(mode)["ttft_ms"]["mean"].as_f64().unwrap();
+    for other in ["least_loaded", "round_robin", "random", "power_of_two", "pass"] {
+        assert!(ttft("kv") < ttft(other), "kv {} ms, {other} {} ms", ttft("kv"), ttft(other));
+    }
+}
+
+#[test]
+fn policies_are_checked_without_a_bridge_and_completions_are_printed() {
+    let document = Config::new("policy", r#"{"version": 1, "policies": {"p": {"mode": "fastest"}}, "default": "p"}"#);
+    let refused = program().args(["policy", "check", "--any-name"]).arg(document.path()).output().unwrap();
+    assert_eq!(refused.status.code(), Some(3));
+    assert!(text(&refused.stderr).contains("/policies/p/mode"), "{}", text(&refused.stderr));
+    let bridge = Config::new("names", GOOD);
+    let named = r#"{"version": 1, "policies": {"p": {"mode": "kv"}}, "default": "p", "rules": [{"when": {"model": ["x"]}, "policy": "p"}]}"#;
+    let named = Config::new("named", named);
+    let checked = program().args(["policy", "check"]).arg(named.path()).arg("--config").arg(bridge.path()).output();
+    assert!(text(&checked.unwrap().stderr).contains("/rules/0/when/model/0"));
+    let variables = program().args(["policy", "variables"]).output().unwrap();
+    assert!(text(&variables.stdout).contains("queued_prefill_blocks"));
+    let script = program().args(["completions", "bash"]).output().unwrap();
+    assert!(script.status.success() && text(&script.stdout).contains("rollback"));
+    let help = program().args(["policy", "--help"]).output().unwrap();
+    assert!(text(&help.stdout).contains("Examples:"));
+}

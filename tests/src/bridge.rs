@@ -2,10 +2,12 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use hyper::Request;
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
 use crate::client::{self, Client, Reply};
@@ -150,10 +152,40 @@ impl Bridge {
         self.client.get(&format!("{}{path}", self.admin)).await.expect("bridge").expect_ok().json()
     }
 
+    /// Runs a command of the program against this bridge. Standard input is `input`.
+    pub async fn command(&self, arguments: &[&str], input: &str) -> Output {
+        let admin = self.admin.strip_prefix("http://").expect("URL");
+        let mut command = Command::new(paths::program("event-bridge"));
+        command.args(arguments).args(["--admin", admin]);
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("the program starts");
+        let mut stdin = child.stdin.take().expect("piped");
+        stdin.write_all(input.as_bytes()).await.expect("it reads");
+        drop(stdin);
+        child.wait_with_output().await.expect("it ends")
+    }
+
     /// Puts a policy document in force, and waits until every Envoy thread that has routed before runs it.
     pub async fn put_policy(&self, document: &Value) {
         let reply = self.try_policy(document, "?wait_ms=5000").await.expect_ok().json();
         assert_eq!(reply["everywhere"], true, "{reply}");
+    }
+
+    /// Evaluates a policy document beside the one in force, for every request.
+    pub async fn put_shadow(&self, document: &Value) {
+        let request = Request::put(format!("{}/policy/shadow?sample=1", self.admin));
+        let request = request.body(client::full(document.to_string())).expect("URL");
+        self.client.send(request).await.expect("bridge").expect_ok();
+        wait::until("Envoy has the shadow", START_LIMIT, async || {
+            let shown = self.get("/policy").await;
+            (shown["envoys"][0]["holds"] == shown["published"]).then_some(())
+        })
+        .await;
     }
 
     /// The answer to a policy document; `query` is empty or begins with `?`.

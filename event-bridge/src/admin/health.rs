@@ -5,6 +5,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
+use super::policy;
 use super::reply::{Reply, error, ok};
 use super::state::AdminState;
 use crate::metrics;
@@ -57,7 +58,8 @@ fn missing(pools: &[PoolSnapshot], envoys: &[EnvoyStatus]) -> Vec<String> {
 }
 
 pub(super) async fn metrics(State(state): State<AdminState>) -> Result<Response, PoolGone> {
-    let text = metrics::text(state.metrics(), &state.snapshots().await?, &state.envoys());
+    let pools = state.snapshots().await?;
+    let text = metrics::text(state.metrics(), &pools, &state.envoys(), policy::tally(&state, &pools).as_ref());
     Ok(match text {
         Ok(text) => ([(header::CONTENT_TYPE, OPENMETRICS)], text).into_response(),
         Err(failed) => error(StatusCode::INTERNAL_SERVER_ERROR, failed.to_string()).into_response(),

@@ -9,9 +9,11 @@
 //! | `/workers` | workers, targets, health, load, state of their event sources |
 //! | `/index/stats` | size of each pool's index |
 //! | `/policy`, `/policy/...` | route policies, see `policy` |
+//! | `POST /explain` | what the filter would do with a request, see `explain` |
 //! | `/index` | every (worker, rank, tier, block) of a pool as JSON lines; `?pool=NAME` when there are several |
 
 mod dump;
+mod explain;
 mod health;
 mod index;
 mod policy;
@@ -44,5 +46,6 @@ pub fn router(state: AdminState) -> Router {
         .route("/policy/history/{version}", get(policy::document))
         .route("/policy/shadow", put(policy::set_shadow).delete(policy::drop_shadow))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .route("/explain", post(explain::explain).layer(DefaultBodyLimit::max(explain::MAX_BODY_BYTES)))
         .with_state(state)
 }

@@ -2,7 +2,7 @@
 //!
 //! | call | effect |
 //! |---|---|
-//! | `GET /policy` | the document in force, the shadow, the watched file, and which Envoy threads run it |
+//! | `GET /policy` | the document in force, the shadow and how it does, the watched file, and which Envoy threads run it |
 //! | `PUT /policy` | puts the body in force; `?dry_run=true` only checks it; `?wait_ms=N` waits until every thread runs it |
 //! | `POST /policy/rollback` | goes back to the one before, or to `?version=N` |
 //! | `GET /policy/history` | the last 16, newest first; `GET /policy/history/N` the text of one |
@@ -18,13 +18,15 @@ use axum::body::Bytes;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use kv_routing::target::TargetId;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::reply::{Reply, error, ok};
 use super::state::AdminState;
-use crate::policy::{Entry, Refused};
+use crate::policy::{Entry, Refused, TallySummary};
+use crate::pool::{Member, PoolGone, PoolSnapshot};
 use crate::publish::{EnvoyStatus, LinkState};
 
 /// Longest wait for Envoy threads.
@@ -55,14 +57,21 @@ pub(super) struct ShadowOptions {
     sample: f64,
 }
 
-pub(super) async fn show(State(state): State<AdminState>) -> Reply {
+pub(super) async fn show(State(state): State<AdminState>) -> Result<Reply, PoolGone> {
+    let tally = tally(&state, &state.snapshots().await?);
     let (in_force, shadow, published) = state.policies().read(|desk| {
         let in_force = desk.in_force().map(|entry| with_text(json!(entry), entry.text()));
-        let shadow = desk.shadow().map(|entry| with_text(json!(entry), entry.text()));
+        let shadow = desk.shadow().map(|entry| {
+            let mut shown = with_text(json!(entry), entry.text());
+            if let Some(shown) = shown.as_object_mut() {
+                shown.insert("tally".into(), json!(tally));
+            }
+            shown
+        });
         (in_force, shadow, desk.document().map_or(0, |document| document.version))
     });
     let file = state.policies().file();
-    ok(json!({
+    Ok(ok(json!({
         "in_force": in_force,
         "shadow": shadow,
         "published": published,
@@ -72,7 +81,17 @@ pub(super) async fn show(State(state): State<AdminState>) -> Reply {
             "unreadable": file.unreadable,
         },
         "envoys": running(&state.envoys(), published),
-    }))
+    })))
+}
+
+/// How the shadow does, if there is one.
+pub(super) fn tally(state: &AdminState, pools: &[PoolSnapshot]) -> Option<TallySummary> {
+    let ids = |member: &Member| {
+        let address = member.spec.address.to_string();
+        member.targets.iter().map(|target| TargetId::of(&address, target.spec.rank)).collect::<Vec<_>>()
+    };
+    let targets: Vec<TargetId> = pools.iter().flat_map(|pool| &pool.members).flat_map(ids).collect();
+    state.policies().tally(&targets)
 }
 
 pub(super) async fn put(

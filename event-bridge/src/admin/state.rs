@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::metrics::Metrics;
 use crate::policy::PolicyOffice;
 use crate::pool::{PoolGone, PoolHandle, PoolSnapshot};
-use crate::publish::EnvoyStatus;
+use crate::publish::{Catalog, Desired, EnvoyStatus};
 
 /// Handles to everything. Clones share them.
 #[derive(Clone, Debug)]
@@ -21,6 +21,7 @@ struct Inner {
     envoys: Vec<watch::Receiver<EnvoyStatus>>,
     metrics: Arc<Metrics>,
     policies: PolicyOffice,
+    catalog: Catalog,
     epoch: Epoch,
     started: Instant,
     /// A dump holds a copy of a whole index, so there is one at a time.
@@ -34,10 +35,12 @@ impl AdminState {
         envoys: Vec<watch::Receiver<EnvoyStatus>>,
         metrics: Arc<Metrics>,
         policies: PolicyOffice,
+        catalog: Catalog,
         epoch: Epoch,
     ) -> Self {
         let dumps = Arc::new(Semaphore::new(1));
-        Self(Arc::new(Inner { pools, envoys, metrics, policies, epoch, started: Instant::now(), dumps }))
+        let started = Instant::now();
+        Self(Arc::new(Inner { pools, envoys, metrics, policies, catalog, epoch, started, dumps }))
     }
 
     pub(super) fn pools(&self) -> &[PoolHandle] {
@@ -50,6 +53,11 @@ impl AdminState {
 
     pub(super) fn policies(&self) -> &PolicyOffice {
         &self.0.policies
+    }
+
+    /// What Envoys should hold.
+    pub(super) fn desired(&self) -> Desired {
+        self.0.catalog.desired()
     }
 
     pub(super) fn epoch(&self) -> Epoch {

@@ -2,7 +2,6 @@
 
 use axum::extract::State;
 use kv_routing::target::TargetId;
-use kv_routing::wire::{Health, Role};
 use serde_json::{Value, json};
 
 use super::reply::{Reply, ok};
@@ -46,9 +45,9 @@ fn worker(pool: &PoolSnapshot, member: &Member) -> Value {
     let targets: Vec<Value> = member.targets.iter().map(|one| target(pool, member, one)).collect();
     json!({
         "address": member.spec.address.to_string(),
-        "role": role(member.spec.role),
+        "role": member.spec.role.as_str(),
         "labels": member.spec.labels,
-        "health": health(member.table_health()),
+        "health": member.table_health().as_str(),
         "health_error": member.health_error,
         "load_error": member.load_error,
         "drain": member.spec.drain,
@@ -113,21 +112,4 @@ fn events(report: &SourceReport, stats: &StreamStats) -> Value {
             "connect_failures": stats.connect_failures,
         },
     })
-}
-
-fn role(role: Role) -> &'static str {
-    match role {
-        Role::Both => "both",
-        Role::Prefill => "prefill",
-        Role::Decode => "decode",
-    }
-}
-
-fn health(health: Health) -> &'static str {
-    match health {
-        Health::Unknown => "unknown",
-        Health::Healthy => "healthy",
-        Health::Unhealthy => "unhealthy",
-        Health::Draining => "draining",
-    }
 }

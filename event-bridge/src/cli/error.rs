@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use crate::bridge::StartError;
 use crate::config::ConfigError;
+use crate::policy::Refused;
 use crate::probe::ProbeError;
 use crate::tokenizer::{CompileError, FirstDifference, ReferenceError};
 
@@ -16,6 +17,17 @@ pub enum CliError {
     /// A configuration is refused.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// A policy document is refused; the old one stays in force.
+    #[error("{} is refused: {refused}", path.display())]
+    Policy {
+        /// The document.
+        path: PathBuf,
+        /// What is wrong with it.
+        refused: Refused,
+    },
+    /// It was waited for longer than asked.
+    #[error("the document is in force, but not every Envoy thread runs it yet")]
+    NotEverywhere,
     /// The bridge cannot start.
     #[error(transparent)]
     Start(#[from] StartError),
@@ -83,8 +95,9 @@ impl CliError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,
-            Self::Config(_) => 3,
+            Self::Config(_) | Self::Policy { .. } => 3,
             Self::Start(_)
+            | Self::NotEverywhere
             | Self::Unusable(_)
             | Self::Admin(_)
             | Self::Answer(_)

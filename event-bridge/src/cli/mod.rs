@@ -3,14 +3,18 @@
 //! Answers go to standard output, logs and errors to standard error. Colour is used on terminals only, and not when
 //! `NO_COLOR` is set.
 
+mod admin;
 mod capture;
 mod check;
+mod completions;
 mod error;
 mod events;
+mod explain;
 mod index;
 mod input;
 mod model;
 mod out;
+mod policy;
 mod render;
 mod run;
 mod simulate;
@@ -21,7 +25,8 @@ use clap::{Parser, Subcommand};
 
 pub use error::CliError;
 
-const EXIT_CODES: &str = "Exit codes: 0 success, 1 the command failed, 2 wrong usage, 3 a configuration was refused.";
+const EXIT_CODES: &str =
+    "Exit codes: 0 success, 1 the command failed, 2 wrong usage, 3 a configuration or policy document was refused.";
 
 /// Follows the KV-cache events of inference engines and supplies Envoys with what they need to route by them.
 #[derive(Debug, Parser)]
@@ -54,9 +59,18 @@ enum Command {
     /// Replay a trace against modelled engines, policy beside policy.
     #[command(after_help = simulate::EXAMPLES)]
     Simulate(simulate::SimulateArgs),
+    /// Show, check, put in force and take back route policies of a running bridge.
+    #[command(after_help = policy::EXAMPLES)]
+    Policy(policy::PolicyArgs),
+    /// Print what the filter would do with a request now, and why.
+    #[command(after_help = explain::EXAMPLES)]
+    Explain(explain::ExplainArgs),
     /// Show the workers of a running bridge.
     #[command(after_help = workers::EXAMPLES)]
     Workers(workers::WorkersArgs),
+    /// Print a completion script for a shell.
+    #[command(after_help = completions::EXAMPLES)]
+    Completions(completions::CompletionsArgs),
 }
 
 /// Carries out a command.
@@ -72,6 +86,9 @@ pub fn main(cli: Cli) -> Result<(), CliError> {
         Command::Events(args) => events::events(args),
         Command::Index(args) => index::index(&args),
         Command::Simulate(args) => simulate::run(&args),
+        Command::Policy(args) => policy::policy(&args),
+        Command::Explain(args) => explain::explain(&args),
         Command::Workers(args) => workers::workers(&args),
+        Command::Completions(args) => completions::completions(&args),
     }
 }

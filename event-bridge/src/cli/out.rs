@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write as _};
 
+use serde_json::Value;
+
 use super::CliError;
 
 /// Whether standard output may have colour.
@@ -68,6 +70,20 @@ pub(super) fn table(rows: &[Vec<Cell>], colour: bool) -> String {
         text.push('\n');
     }
     text
+}
+
+/// Entries of a list in an answer; none where there is no list.
+pub(super) fn list<'a>(value: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> {
+    value.get(field).and_then(Value::as_array).into_iter().flatten()
+}
+
+/// A field of an answer as text; `-` where it has none.
+pub(super) fn word(value: &Value, field: &str) -> String {
+    match value.get(field) {
+        None | Some(Value::Null) => "-".to_owned(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    }
 }
 
 /// Writes to standard output. A reader that has gone, as with `| head`, is no error.

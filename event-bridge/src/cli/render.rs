@@ -63,7 +63,8 @@ pub(super) fn render(args: &RenderArgs) -> Result<(), CliError> {
     out::print(&format!("{:#}\n", prompt.json(&request, block_size)))
 }
 
-fn endpoint(path: Option<&str>, body: &[u8]) -> Result<Endpoint, CliError> {
+/// The endpoint of `path`, or the one the body is for.
+pub(super) fn endpoint(path: Option<&str>, body: &[u8]) -> Result<Endpoint, CliError> {
     if let Some(path) = path {
         let unknown = || CliError::Usage(format!("--path: {path} is no inference path the filter acts on"));
         return Endpoint::of_path(path).ok_or_else(unknown);

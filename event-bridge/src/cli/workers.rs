@@ -1,37 +1,27 @@
 //! `event-bridge workers`.
 
-use std::time::Duration;
-
 use clap::Args;
 use serde_json::Value;
 
 use super::CliError;
-use super::out::{self, Cell, Tone};
-use crate::config::WorkerAddress;
-use crate::probe::WorkerClient;
+use super::admin::AdminArgs;
+use super::out::{self, Cell, Tone, list, word};
 
 pub(super) const EXAMPLES: &str = "Examples:
   event-bridge workers
   event-bridge workers --admin 127.0.0.1:9902 --json | jq '.pools[].workers[].address'";
 
-const TIMEOUT: Duration = Duration::from_secs(5);
-
 #[derive(Debug, Args)]
 pub(super) struct WorkersArgs {
-    /// Admin address of the bridge.
-    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:9902")]
-    admin: String,
+    #[command(flatten)]
+    admin: AdminArgs,
     /// Print the admin server's JSON as it is.
     #[arg(long)]
     json: bool,
 }
 
 pub(super) fn workers(args: &WorkersArgs) -> Result<(), CliError> {
-    let admin = WorkerAddress::parse(&args.admin).map_err(|error| CliError::Usage(format!("--admin: {error}")))?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|source| CliError::System { what: "cannot start the runtime", source })?;
-    let body = runtime.block_on(WorkerClient::new(admin, TIMEOUT).get("/workers"))?;
-    let value: Value = serde_json::from_slice(&body)?;
+    let value = args.admin.get("/workers")?;
     if args.json {
         return out::print(&format!("{value:#}\n"));
     }
@@ -81,18 +71,6 @@ fn row(pool: &Value, worker: &Value, target: &Value) -> Vec<Cell> {
         word(target, "waiting").into(),
         used.map_or_else(|| "-".to_owned(), |used| format!("{:.0} %", used * 100.0)).into(),
     ]
-}
-
-fn list<'a>(value: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> {
-    value.get(field).and_then(Value::as_array).into_iter().flatten()
-}
-
-fn word(value: &Value, field: &str) -> String {
-    match value.get(field) {
-        None | Some(Value::Null) => "-".to_owned(),
-        Some(Value::String(text)) => text.clone(),
-        Some(other) => other.to_string(),
-    }
 }
 
 #[cfg(test)]

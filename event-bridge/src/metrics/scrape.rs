@@ -14,18 +14,25 @@ use prometheus_client::registry::Registry;
 
 use super::live::{Labels, Metrics};
 use crate::ingest::SourceReport;
+use crate::policy::TallySummary;
 use crate::pool::{Member, MemberTarget, PoolSnapshot, TokenizerStatus};
 use crate::publish::{EnvoyStatus, LinkState};
 use crate::stream::StreamStats;
 
-/// Text of all metrics.
+/// Text of all metrics; `shadow` is how the shadow policy does, if there is one.
 ///
 /// # Errors
 /// Never in practice: writing to a string cannot fail.
-pub fn text(metrics: &Metrics, pools: &[PoolSnapshot], envoys: &[EnvoyStatus]) -> Result<String, fmt::Error> {
+pub fn text(
+    metrics: &Metrics,
+    pools: &[PoolSnapshot],
+    envoys: &[EnvoyStatus],
+    shadow: Option<&TallySummary>,
+) -> Result<String, fmt::Error> {
     let mut scrape = Scrape::default();
     pools.iter().for_each(|pool| scrape.pool(pool));
     envoys.iter().for_each(|envoy| scrape.envoy(envoy));
+    shadow.into_iter().for_each(|shadow| scrape.shadow(shadow));
     let mut registry = Registry::with_prefix("kv_bridge");
     for (name, (help, family)) in scrape.gauges {
         registry.register(name, help, family);
@@ -143,6 +150,27 @@ impl Scrape {
         self.count("stream_received", "Messages received", labels, stats.received);
         self.count("stream_connects", "Connections made", labels, stats.connects);
         self.count("stream_connect_failures", "Failed attempts to connect", labels, stats.connect_failures);
+    }
+
+    fn shadow(&mut self, shadow: &TallySummary) {
+        let none = Labels::new();
+        self.count("shadow_requests", "Routed requests that the shadow policy looked at", &none, shadow.requests);
+        self.count("shadow_agreed", "Those it would have sent to the same target", &none, shadow.agreed);
+        self.count("shadow_prompt_tokens", "Their prompt tokens", &none, shadow.prompt_tokens);
+        for (policy, tokens, variation) in [
+            ("live", shadow.live_hit_tokens, shadow.live_load_variation),
+            ("shadow", shadow.shadow_hit_tokens, shadow.shadow_load_variation),
+        ] {
+            let labels = vec![("policy", policy.to_owned())];
+            self.count(
+                "shadow_hit_tokens",
+                "Tokens believed to be cached on the target of each policy",
+                &labels,
+                tokens,
+            );
+            let help = "Standard deviation of requests per target over their mean, by policy";
+            self.gauge("shadow_load_variation", help, &labels, variation);
+        }
     }
 
     fn envoy(&mut self, envoy: &EnvoyStatus) {

@@ -9,6 +9,7 @@
 //! | `expression` | cost expressions (CEL syntax) to checked programs |
 //! | `desk` | which documents are in force, and which were |
 //! | `office` | the desk shared: published on every change, fed by a watched file |
+//! | `tally` | how a shadow does beside the document in force |
 //! | `problem` | what is wrong, where, and how bad |
 
 mod compile;
@@ -20,6 +21,7 @@ mod problem;
 mod raw;
 mod reach;
 mod resolve;
+mod tally;
 #[cfg(test)]
 mod tests;
 
@@ -27,3 +29,4 @@ pub use compile::{Compiled, Surroundings, compile};
 pub use desk::{Desk, Entry, HISTORY, RollbackError, ShadowEntry};
 pub use office::{FileState, PolicyOffice};
 pub use problem::{Problem, Refused, Severity};
+pub use tally::{ShadowTally, TallySummary};

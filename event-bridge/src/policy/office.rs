@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
+use kv_routing::target::TargetId;
 use kv_routing::wire::UnixMillis;
 use tracing::{info, warn};
 
-use super::{Desk, Entry, Problem, Refused, RollbackError, ShadowEntry, Surroundings};
+use super::{Desk, Entry, Problem, Refused, RollbackError, ShadowEntry, ShadowTally, Surroundings, TallySummary};
 use crate::clock;
 use crate::discovery::watch_text;
 use crate::publish::{Catalog, PolicyView};
@@ -20,6 +21,7 @@ pub struct PolicyOffice(Arc<Inner>);
 struct Inner {
     desk: Mutex<Desk>,
     catalog: Catalog,
+    tally: ShadowTally,
     file: Mutex<FileState>,
 }
 
@@ -35,9 +37,14 @@ pub struct FileState {
 }
 
 impl PolicyOffice {
-    /// An office without a document, which publishes to `catalog`.
-    pub fn new(surroundings: Surroundings, catalog: Catalog) -> Self {
-        Self(Arc::new(Inner { desk: Mutex::new(Desk::new(surroundings)), catalog, file: Mutex::default() }))
+    /// An office without a document, which publishes to `catalog`; decisions are counted in `tally`.
+    pub fn new(surroundings: Surroundings, catalog: Catalog, tally: ShadowTally) -> Self {
+        Self(Arc::new(Inner { desk: Mutex::new(Desk::new(surroundings)), catalog, tally, file: Mutex::default() }))
+    }
+
+    /// How the shadow does, if there is one; `targets` are all that could be chosen.
+    pub fn tally(&self, targets: &[TargetId]) -> Option<TallySummary> {
+        self.read(|desk| desk.shadow().is_some()).then(|| self.0.tally.summary(targets))
     }
 
     /// Runs `look` on the desk.
@@ -98,6 +105,7 @@ impl PolicyOffice {
             match document.encode() {
                 Ok(bytes) => {
                     info!(version = document.version, "policy document in force");
+                    self.0.tally.restart(document.version);
                     self.0.catalog.set_policy(PolicyView { version: document.version, bytes: Bytes::from(bytes) });
                 }
                 // Documents are bounded far below what a message may be.

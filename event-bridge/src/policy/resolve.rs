@@ -60,7 +60,7 @@ pub(super) fn resolve(name: &str, raw: &RawPolicy, pointer: &str, problems: &mut
 
 /// Settings that have no effect together. They are warnings: the policy is well defined, though hardly as meant.
 fn contradictions(raw: &RawPolicy, policy: &Policy, pointer: &str, problems: &mut Problems) {
-    let priced = matches!(policy.mode, Mode::Kv | Mode::Session { .. });
+    let priced = policy.mode.prices();
     for (field, set) in [
         ("weights", raw.weights.is_some()),
         ("tier", raw.tier.is_some()),

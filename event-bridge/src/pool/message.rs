@@ -1,6 +1,8 @@
 //! What others ask of a pool's task.
 
 use bytes::Bytes;
+use kv_routing::block::SequenceHash;
+use kv_routing::index::Overlaps;
 use kv_routing::wire::{Decision, PoolId};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -27,6 +29,13 @@ pub enum PoolRequest {
     },
     /// Decisions of an Envoy in this pool.
     Decisions(Vec<Decision>),
+    /// Who holds how much of a chain.
+    Overlaps {
+        /// The chain.
+        chain: Vec<SequenceHash>,
+        /// Where the answer goes.
+        reply: oneshot::Sender<Overlaps>,
+    },
     /// State for admin and metrics.
     Snapshot(oneshot::Sender<PoolSnapshot>),
     /// Everything in the index.
@@ -107,6 +116,14 @@ impl PoolHandle {
     /// [`PoolGone`].
     pub async fn dump(&self) -> Result<IndexDump, PoolGone> {
         self.ask(PoolRequest::Dump).await
+    }
+
+    /// Who holds how much of `chain` now.
+    ///
+    /// # Errors
+    /// [`PoolGone`].
+    pub async fn overlaps(&self, chain: Vec<SequenceHash>) -> Result<Overlaps, PoolGone> {
+        self.ask(|reply| PoolRequest::Overlaps { chain, reply }).await
     }
 
     /// Hands over decisions; `false` when the pool is too busy to take them.

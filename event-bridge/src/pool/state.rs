@@ -4,7 +4,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kv_routing::index::IndexLimits;
+use kv_routing::block::SequenceHash;
+use kv_routing::index::{IndexLimits, Overlaps};
 use kv_routing::target::Slot;
 use kv_routing::wire::{Decision, Epoch, Health, PoolId, TokenizerRef};
 use tokio::sync::watch;
@@ -23,6 +24,7 @@ use crate::clock;
 use crate::config::PoolConfig;
 use crate::discovery::WorkersUpdate;
 use crate::ingest::{Ingest, IngestConfig, Reason, SourceSpec};
+use crate::policy::ShadowTally;
 use crate::probe::ProbeReport;
 use crate::publish::{Catalog, EnvoyIndex, EnvoyStatus, TokenizerParts};
 use crate::stream::StreamEvent;
@@ -36,6 +38,7 @@ pub(super) struct State {
     config: PoolConfig,
     catalog: Catalog,
     envoys: Vec<watch::Receiver<EnvoyStatus>>,
+    tally: ShadowTally,
     runners: Runners,
     ingest: Ingest,
     pages: PageQueues,
@@ -75,6 +78,7 @@ impl State {
         epoch: Epoch,
         catalog: Catalog,
         envoys: Vec<watch::Receiver<EnvoyStatus>>,
+        tally: ShadowTally,
         runners: Runners,
     ) -> Self {
         let ingest = Ingest::new(IngestConfig {
@@ -95,6 +99,7 @@ impl State {
             config,
             catalog,
             envoys,
+            tally,
             runners,
             ingest,
             pages,
@@ -256,11 +261,18 @@ impl State {
 
     /// Takes decisions of an Envoy.
     pub(super) fn on_decisions(&mut self, decisions: &[Decision]) {
+        let block_tokens = self.ingest.block_size().or(self.config.block_size).map_or(0, |size| size.tokens());
         for decision in decisions {
+            self.tally.note(decision, block_tokens);
             self.counters.decisions += 1;
             self.counters.prompt_tokens += u64::from(decision.prompt_tokens);
             self.counters.predicted_blocks += u64::from(decision.predicted_blocks);
         }
+    }
+
+    /// Who holds how much of a chain.
+    pub(super) fn overlaps(&self, chain: &[SequenceHash]) -> Overlaps {
+        self.ingest.index().overlaps(chain)
     }
 
     /// Pages for an Envoy; `None` for one that is not configured.

@@ -14,6 +14,7 @@ use super::state::State;
 use super::tokenizer;
 use crate::config::PoolConfig;
 use crate::discovery::{self, WorkersUpdate};
+use crate::policy::ShadowTally;
 use crate::probe::ProbeReport;
 use crate::publish::{Catalog, EnvoyStatus, TokenizerParts, Wakes};
 use crate::stream::StreamEvent;
@@ -43,12 +44,14 @@ pub struct PoolTask {
     pub wakes: Wakes,
     /// How pushing to each Envoy goes.
     pub envoys: Vec<watch::Receiver<EnvoyStatus>>,
+    /// Where decisions that a shadow looked at are counted.
+    pub tally: ShadowTally,
 }
 
 impl PoolTask {
     /// Follows the workers until `intake` is cancelled, and answers requests until nobody can ask any more.
     pub async fn run(self, requests: mpsc::Receiver<PoolRequest>, intake: CancellationToken) {
-        let Self { id, config, epoch, catalog, wakes, envoys } = self;
+        let Self { id, config, epoch, catalog, wakes, envoys, tally } = self;
         let (events_tx, events) = mpsc::channel(EVENT_QUEUE);
         let (reports_tx, reports) = mpsc::channel(REPORT_QUEUE);
         let (workers_tx, workers) = mpsc::channel(WORKERS_QUEUE);
@@ -60,7 +63,7 @@ impl PoolTask {
             .clone()
             .map(|dir| tokenizer::compile_in_background(dir, config.chat.clone(), config.cache_dir.clone()));
         let runners = Runners::new(config.probe.clone(), config.engine, events_tx, reports_tx);
-        let state = State::new(id, config, epoch, catalog, envoys, runners);
+        let state = State::new(id, config, epoch, catalog, envoys, tally, runners);
         let inputs = Inputs { requests, events, reports, workers, tokenizer };
         serve(state, inputs, wakes, intake).await;
         watching.abort();
@@ -133,6 +136,7 @@ fn answer(state: &mut State, request: PoolRequest) {
             }
         }
         PoolRequest::Decisions(decisions) => state.on_decisions(&decisions),
+        PoolRequest::Overlaps { chain, reply } => drop(reply.send(state.overlaps(&chain))),
         PoolRequest::Snapshot(reply) => drop(reply.send(state.snapshot())),
         PoolRequest::Dump(reply) => drop(reply.send(state.dump())),
     }

@@ -1,10 +1,10 @@
-//! Bounded HTTP GETs to workers, over kept connections.
+//! Bounded HTTP requests to workers, and to a bridge's admin server, over kept connections.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Empty, Limited};
-use hyper::{Request, StatusCode};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::{Method, Request, StatusCode};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
@@ -19,26 +19,26 @@ const MAX_BODY_BYTES: usize = 8 << 20;
 #[derive(Debug, Error)]
 pub enum ProbeError {
     /// No answer in time.
-    #[error("no answer to GET {path} within {} ms", timeout.as_millis())]
+    #[error("no answer to {call} within {} ms", timeout.as_millis())]
     Timeout {
-        /// What was asked for.
-        path: String,
+        /// Method and path.
+        call: String,
         /// The limit.
         timeout: Duration,
     },
     /// No connection, or it broke.
-    #[error("GET {path}: {reason}")]
+    #[error("{call}: {reason}")]
     Connection {
-        /// What was asked for.
-        path: String,
+        /// Method and path.
+        call: String,
         /// What went wrong, causes included.
         reason: String,
     },
     /// An answer that is no success.
-    #[error("GET {path} answered {status}")]
+    #[error("{call} answered {status}")]
     Status {
-        /// What was asked for.
-        path: String,
+        /// Method and path.
+        call: String,
         /// The status.
         status: StatusCode,
     },
@@ -47,7 +47,7 @@ pub enum ProbeError {
 /// Client of one worker.
 #[derive(Clone, Debug)]
 pub struct WorkerClient {
-    client: Client<HttpConnector, Empty<Bytes>>,
+    client: Client<HttpConnector, Full<Bytes>>,
     address: WorkerAddress,
     timeout: Duration,
 }
@@ -66,23 +66,45 @@ impl WorkerClient {
     /// # Errors
     /// [`ProbeError`].
     pub async fn get(&self, path: &str) -> Result<Bytes, ProbeError> {
-        match tokio::time::timeout(self.timeout, self.fetch(path)).await {
-            Ok(answer) => answer,
-            Err(_) => Err(ProbeError::Timeout { path: path.to_owned(), timeout: self.timeout }),
+        let (status, body) = self.send(Method::GET, path, &[], Bytes::new()).await?;
+        if status.is_success() { Ok(body) } else { Err(ProbeError::Status { call: format!("GET {path}"), status }) }
+    }
+
+    /// Status and body of the answer to a request.
+    ///
+    /// # Errors
+    /// [`ProbeError`] when there is no whole answer; any status is one.
+    pub async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(String, String)],
+        body: Bytes,
+    ) -> Result<(StatusCode, Bytes), ProbeError> {
+        let call = format!("{method} {path}");
+        let answer = tokio::time::timeout(self.timeout, self.fetch(method, path, headers, body)).await;
+        match answer {
+            Ok(answer) => answer.map_err(|reason| ProbeError::Connection { call, reason }),
+            Err(_) => Err(ProbeError::Timeout { call, timeout: self.timeout }),
         }
     }
 
-    async fn fetch(&self, path: &str) -> Result<Bytes, ProbeError> {
-        let connection = |reason: String| ProbeError::Connection { path: path.to_owned(), reason };
-        let uri = format!("http://{}{path}", self.address);
-        let request = Request::get(uri).body(Empty::new()).map_err(|error| connection(error.to_string()))?;
-        let response = self.client.request(request).await.map_err(|error| connection(chain(&error)))?;
-        let status = response.status();
-        if !status.is_success() {
-            return Err(ProbeError::Status { path: path.to_owned(), status });
+    async fn fetch(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(String, String)],
+        body: Bytes,
+    ) -> Result<(StatusCode, Bytes), String> {
+        let mut request = Request::builder().method(method).uri(format!("http://{}{path}", self.address));
+        for (name, value) in headers {
+            request = request.header(name, value);
         }
+        let request = request.body(Full::new(body)).map_err(|error| error.to_string())?;
+        let response = self.client.request(request).await.map_err(|error| chain(&error))?;
+        let status = response.status();
         let body = Limited::new(response.into_body(), MAX_BODY_BYTES);
-        Ok(body.collect().await.map_err(|error| connection(chain(error.as_ref())))?.to_bytes())
+        Ok((status, body.collect().await.map_err(|error| chain(error.as_ref()))?.to_bytes()))
     }
 }
 

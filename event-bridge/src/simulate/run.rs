@@ -7,11 +7,11 @@ use kv_routing::block::BlockSize;
 use kv_routing::index::{Overlap, Overlaps};
 use kv_routing::policy::document::{Facts, RuleSet, Selection};
 use kv_routing::policy::{
-    BookingId, BookingRequest, Bookings, Checkpoints, Hints, Ledger, Outcome, PREFIX_TOKENS, Peaks, Phase, Rng,
-    Situation, SplitMix64, TargetLoad, prefix_key, route,
+    BookingId, BookingRequest, Checkpoints, Hints, Ledger, Outcome, PREFIX_TOKENS, Phase, Rng, Situation, SplitMix64,
+    TargetLoad, prefix_key, route,
 };
-use kv_routing::target::{Slot, TargetId};
-use kv_routing::wire::{Health, Role, SourceState, TargetEntry, UnixMillis};
+use kv_routing::target::Slot;
+use kv_routing::wire::{TargetEntry, UnixMillis};
 
 use super::engine::{Engine, EngineModel, Step};
 use super::report::Report;
@@ -44,7 +44,6 @@ struct Simulation<'a> {
     targets: Vec<TargetEntry>,
     ledger: Ledger,
     bookings: Vec<Option<BookingId>>,
-    peaks: Peaks,
     rng: SplitMix64,
     events: BinaryHeap<Event>,
     made: u64,
@@ -63,7 +62,6 @@ pub fn simulate(arrivals: &[Arrival], rules: &RuleSet, setup: &Setup, progress: 
         targets: (0..setup.engines).map(|slot| target(slot, &setup.model)).collect(),
         ledger: Ledger::default(),
         bookings: vec![None; arrivals.len()],
-        peaks: Peaks::default(),
         rng: SplitMix64::new(setup.seed),
         events: BinaryHeap::new(),
         made: 0,
@@ -82,22 +80,9 @@ pub fn simulate(arrivals: &[Arrival], rules: &RuleSet, setup: &Setup, progress: 
 }
 
 fn target(slot: u16, model: &EngineModel) -> TargetEntry {
-    let endpoint = format!("engine-{slot}");
     TargetEntry {
-        slot: Slot(slot),
-        id: TargetId::of(&endpoint, None),
-        endpoint,
-        rank: None,
-        role: Role::Both,
-        health: Health::Healthy,
-        source: SourceState::Exact,
-        source_since: UnixMillis(0),
         capacity_blocks: model.cache_tokens / u64::from(BLOCK_TOKENS),
-        max_batched_tokens: 0,
-        running: 0,
-        waiting: 0,
-        kv_usage: 0.0,
-        labels: Vec::new(),
+        ..TargetEntry::new(Slot(slot), &format!("engine-{slot}"), None)
     }
 }
 
@@ -168,10 +153,7 @@ impl Simulation<'_> {
     fn choose(&mut self, arrival: &Arrival, checkpoints: &Checkpoints) -> Outcome {
         let now = UnixMillis(arrival.at_us / 1000);
         let overlaps = self.overlaps(arrival);
-        // Everything in flight is this router's own: what engines report adds nothing.
-        let quiet: Vec<TargetEntry> =
-            self.targets.iter().map(|target| TargetEntry { running: 0, waiting: 0, ..target.clone() }).collect();
-        let loads = TargetLoad::of_all(&quiet, &self.ledger, &Bookings::default(), &mut self.peaks, checkpoints, now);
+        let loads = TargetLoad::of_own(&self.targets, &self.ledger, checkpoints);
         let facts = Facts {
             model: "",
             adapter: None,

@@ -220,6 +220,7 @@ async fn load_rows_and_decisions_come_back_as_metrics() {
         blocks: 6,
         first: None,
         last: None,
+        shadow: None,
     };
     // The second names a pool that does not exist.
     let decisions = vec![decision.clone(), Decision { pool: PoolId(9), ..decision }];

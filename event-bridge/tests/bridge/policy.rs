@@ -2,11 +2,13 @@
 
 use event_bridge::bridge::Bridge;
 use event_bridge::config::Config;
-use kv_routing::wire::{Generation, LoadRow};
+use kv_routing::block::BlockSize;
+use kv_routing::target::TargetId;
+use kv_routing::wire::{Decision, Generation, Imagined, LoadRow, PoolId};
 use serde_json::{Value, json};
 
 use crate::envoy::FakeEnvoy;
-use crate::support::{Scratch, call, config, one_envoy, until};
+use crate::support::{Scratch, call, config, metrics, one_envoy, until};
 use crate::worker::FakeWorker;
 
 fn document(mode: &str) -> String {
@@ -75,6 +77,44 @@ async fn a_shadow_is_published_beside_the_live_document() {
     assert_eq!((document.shadow.unwrap().sample_per_million, document.live.policies[0].mode.as_str()), (250_000, "kv"));
     call(&bridge, "DELETE", "/policy/shadow", "").await;
     until("it has none", async || envoy.policy()?.shadow.is_none().then_some(())).await;
+    bridge.stop().await;
+}
+
+#[tokio::test]
+async fn what_a_shadow_would_have_done_is_summed() {
+    let scratch = Scratch::new();
+    let mut config = config(&scratch, one_envoy());
+    config.pools[0].block_size = BlockSize::new(16);
+    let (bridge, envoy, worker, _listening) = started(&scratch, config).await;
+    call(&bridge, "PUT", "/policy/shadow?sample=1", &document("round_robin")).await;
+    let version = until("it has a shadow", async || envoy.policy().map(|document| document.version)).await.0;
+    let target = TargetId::of(&worker.address(), None);
+    let decision = |version, imagined: Option<TargetId>| Decision {
+        at: event_bridge::clock::unix_millis(),
+        pool: PoolId(0),
+        target,
+        prompt_tokens: 160,
+        predicted_blocks: 5,
+        blocks: 10,
+        first: None,
+        last: None,
+        shadow: Some(Imagined { version, target: imagined, predicted_blocks: 1 }),
+    };
+    let reported = vec![decision(version, Some(target)), decision(version, None), decision(version + 1, None)];
+    envoy.behave(|behaviour| behaviour.decisions = reported);
+    let tally = until("both are counted", async || {
+        let (_, mut shown) = call(&bridge, "GET", "/policy", "").await;
+        (shown["shadow"]["tally"]["requests"] == 2).then(|| shown["shadow"]["tally"].take())
+    })
+    .await
+    .0;
+    assert_eq!((&tally["agreement"], &tally["prompt_tokens"]), (&json!(0.5), &json!(320)), "{tally}");
+    assert_eq!((&tally["live_hit_tokens"], &tally["shadow_hit_tokens"]), (&json!(160), &json!(32)));
+    let text = metrics(&bridge).await;
+    assert!(text.contains("kv_bridge_shadow_requests_total 2") && text.contains("kv_bridge_shadow_agreed_total 1"));
+    call(&bridge, "PUT", "/policy", &document("kv")).await;
+    let (_, shown) = call(&bridge, "GET", "/policy", "").await;
+    assert_eq!(shown["shadow"]["tally"]["requests"], 0, "another pair to compare");
     bridge.stop().await;
 }
 

@@ -1,7 +1,10 @@
 //! The same trace under different ways of balancing.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use mock_engine::{EngineConfig, Speed};
+use serde_json::Value;
 
 use super::{Outcome, Replay, TraceRequest, working_set_tokens};
 use crate::engine::{self, Engine};
@@ -14,6 +17,9 @@ const BLOCK_SIZE: u32 = 16;
 const PREFILL_TOKENS_PER_S: f64 = 20_000.0;
 const DECODE_MS_PER_TOKEN: f64 = 10.0;
 const MAX_OUTPUT: u32 = 32;
+
+/// Decisions reach the bridge with the next heartbeat.
+const REPORTED_WITHIN: Duration = Duration::from_millis(1_500);
 
 /// How requests are balanced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,12 +58,42 @@ impl Balancing {
     /// # Errors
     /// When any request fails.
     pub async fn replay(self, requests: &[TraceRequest], compression: f64) -> Result<Outcome> {
+        Ok(self.run(requests, compression, None).await?.0)
+    }
+
+    /// The same, with a policy document beside the one in force; also how that shadow did.
+    ///
+    /// # Errors
+    /// When any request fails.
+    pub async fn replay_with_shadow(
+        self,
+        requests: &[TraceRequest],
+        compression: f64,
+        shadow: &Value,
+    ) -> Result<(Outcome, Value)> {
+        self.run(requests, compression, Some(shadow)).await
+    }
+
+    async fn run(
+        self,
+        requests: &[TraceRequest],
+        compression: f64,
+        shadow: Option<&Value>,
+    ) -> Result<(Outcome, Value)> {
         let engines = Engine::start_many(ENGINES, &engine(requests, compression)).await;
         let workers: Vec<_> = engines.iter().map(Engine::worker).collect();
         let options = Options { envoy: self.envoy(), family: None, block_size: BLOCK_SIZE, ..Options::default() };
         let stack = Stack::start(&workers, options).await;
+        if let Some(document) = shadow {
+            stack.bridge.put_shadow(document).await;
+        }
         let replay = Replay { model: stack.options.model.clone(), compression, max_output: MAX_OUTPUT };
-        replay.run(&stack.envoy.url, requests).await
+        let outcome = replay.run(&stack.envoy.url, requests).await?;
+        if shadow.is_none() {
+            return Ok((outcome, Value::Null));
+        }
+        tokio::time::sleep(REPORTED_WITHIN).await;
+        Ok((outcome, stack.bridge.get("/policy").await["shadow"]["tally"].take()))
     }
 }
 

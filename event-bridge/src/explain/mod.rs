@@ -1,0 +1,14 @@
+//! What the filter would do with a request now, from the bridge's own state and by the filter's code.
+//!
+//! ```text
+//! question ─▶ pool by model ─▶ policy ─▶ tokens and hashes ─▶ (the pool looks its chain up) ─▶ route ─▶ answer
+//! ```
+//!
+//! Two things the bridge cannot know: where an Envoy remembers a session to be, so that every session is a new one here, and the
+//! filter's own configuration, which is the policy while there is no document; the defaults stand in for it.
+
+mod answer;
+mod ask;
+
+pub use answer::{Answer, OverlapsOf, TargetRow};
+pub use ask::{Asked, ExplainError, Question};
