@@ -135,6 +135,7 @@ impl Bridge {
                 wakes: wakes.clone(),
                 envoys: envoys.clone(),
                 tally: tally.clone(),
+                warm_start: config.warm_start.clone(),
             };
             self.pools.spawn(task.run(inbox, self.intake.clone()));
         }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::reply::{Reply, ok};
 use super::state::AdminState;
+use crate::ingest::SourceReport;
 use crate::pool::{PoolGone, PoolSnapshot};
 
 pub(super) async fn stats(State(state): State<AdminState>) -> Result<Reply, PoolGone> {
@@ -15,11 +16,12 @@ pub(super) async fn stats(State(state): State<AdminState>) -> Result<Reply, Pool
 
 fn pool(pool: &PoolSnapshot) -> Value {
     let IndexStats { blocks, runs, holders, holder_blocks, pages, page_bytes, evicted_blocks, bytes } = pool.index;
-    let orphans: u64 = pool.sources.values().map(|(report, _)| report.orphans).sum();
+    let sum = |of: fn(&SourceReport) -> u64| pool.sources.values().map(|(report, _)| of(report)).sum::<u64>();
     json!({
         "name": pool.name,
         "block_size": pool.block_size.map(|size| size.tokens()),
         "blocks": blocks,
+        "max_blocks": pool.max_blocks,
         "runs": runs,
         "holders": holders,
         "holder_blocks": holder_blocks,
@@ -28,6 +30,9 @@ fn pool(pool: &PoolSnapshot) -> Value {
         "page_bytes": page_bytes,
         "evicted_blocks": evicted_blocks,
         "bytes": bytes,
-        "orphans": orphans,
+        "engine_blocks": sum(|report| report.pages),
+        "engine_block_bytes": sum(|report| report.bytes),
+        "orphans": sum(|report| report.orphans),
+        "orphans_dropped": sum(|report| report.orphans_dropped),
     })
 }

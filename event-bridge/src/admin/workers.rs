@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::reply::{Reply, ok};
 use super::state::AdminState;
+use crate::config::{EventFeed, EventStream};
 use crate::ingest::SourceReport;
 use crate::pool::{Member, MemberTarget, PoolGone, PoolSnapshot, TokenizerStatus};
 use crate::stream::StreamStats;
@@ -50,6 +51,7 @@ fn worker(pool: &PoolSnapshot, member: &Member) -> Value {
         "health": member.table_health().as_str(),
         "health_error": member.health_error,
         "load_error": member.load_error,
+        "events_error": member.events_error,
         "drain": member.spec.drain,
         "leaving": member.leaving.is_some(),
         "in_endpoint_file": member.listed,
@@ -74,13 +76,18 @@ fn target(pool: &PoolSnapshot, member: &Member, target: &MemberTarget) -> Value 
         "state": target.source.0.as_str(),
         "state_since_unix_ms": target.source.1.0,
         "reason": source.map(|(report, _)| report.reason.as_str()),
-        "events": target.spec.events.as_ref().map(|events| json!({
-            "endpoint": events.endpoint,
-            "replay": events.replay,
-            "topic": events.topic,
-        })),
+        "events": target.spec.events.as_ref().map(feed),
         "source": source.map(|(report, stats)| events(report, stats)),
     })
+}
+
+fn feed(feed: &EventFeed) -> Value {
+    match feed {
+        EventFeed::Socket(EventStream { endpoint, replay, topic, bind }) => {
+            json!({ "endpoint": endpoint, "replay": replay, "topic": topic, "bind": bind })
+        }
+        EventFeed::Polled { url } => json!({ "polled": url }),
+    }
 }
 
 fn events(report: &SourceReport, stats: &StreamStats) -> Value {
@@ -98,6 +105,7 @@ fn events(report: &SourceReport, stats: &StreamStats) -> Value {
         "restarts": report.restarts,
         "undecodable": report.undecodable,
         "unindexable": report.unindexable,
+        "engine_blocks": report.pages,
         "orphans": report.orphans,
         "orphans_dropped": report.orphans_dropped,
         "held_batches": report.held_batches,

@@ -8,7 +8,9 @@ use clap::Args;
 
 use super::model::Model;
 use super::{CliError, out};
-use crate::config::{Config, EnvoyConfig, IngestEndpoint, PoolConfig, WorkerSource, WorkerSpec, parse_workers, read};
+use crate::config::{
+    Config, EnvoyConfig, EventFeed, IngestEndpoint, PoolConfig, WorkerSource, WorkerSpec, parse_workers, read,
+};
 use crate::policy::{self, Refused, Surroundings};
 use crate::tokenizer::RenderOptions;
 
@@ -54,11 +56,18 @@ impl Report {
     }
 
     fn config(&mut self, config: &Config) {
-        let Config { envoys, admin, log, push, policy_file, pools } = config;
+        let Config { envoys, admin, log, push, policy_file, warm_start, pools } = config;
         self.line(0, &format!("admin server on http://{}", admin.listen));
         self.line(0, &format!("log filter {}, {:?} lines", log.filter, log.format));
         let (interval, heartbeat) = (push.interval.as_millis(), push.heartbeat.as_millis());
         self.line(0, &format!("pushes at most every {interval} ms, heartbeat every {heartbeat} ms"));
+        match warm_start {
+            Some(warm) if warm.dir.exists() && !warm.dir.is_dir() => {
+                self.problem(0, &format!("warm_start.dir {} is not a folder", warm.dir.display()));
+            }
+            Some(warm) => self.line(0, &format!("state is kept in {} for the next start", warm.dir.display())),
+            None => self.line(0, "no state is kept for the next start"),
+        }
         if envoys.is_empty() {
             self.line(0, "no Envoy is supplied: this bridge only watches");
         }
@@ -157,8 +166,10 @@ impl Report {
             for rank in &worker.ranks {
                 let name = rank.rank.map(|rank| format!("rank {rank}: ")).unwrap_or_default();
                 let events = match &rank.events {
+                    None if worker.ask_sources => "events from where the engine says that it publishes".to_owned(),
                     None => "no events: load only".to_owned(),
-                    Some(events) => {
+                    Some(EventFeed::Polled { url }) => format!("events fetched from {url}"),
+                    Some(EventFeed::Socket(events)) => {
                         let verb = if events.bind { "awaited on" } else { "from" };
                         let replay = events.replay.as_deref().unwrap_or("none");
                         format!("events {verb} {}, replay {replay}", events.endpoint)

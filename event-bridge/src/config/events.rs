@@ -1,13 +1,26 @@
-//! Event sockets: pool-wide defaults, what a worker overrides, and the endpoint of each rank.
+//! Where events come from: pool-wide defaults, what a worker overrides, and the endpoint of each rank.
 
 use std::fmt;
 
 use super::endpoint::WorkerAddress;
 use super::error::Problem;
-use super::raw::{RawEvents, RawWorkerEvents};
+use super::pool::EngineKind;
+use super::raw::{RawEventSource, RawEvents, RawWorkerEvents};
 
 /// Port vLLM and SGLang publish on unless told otherwise.
 const DEFAULT_PORT: u16 = 5557;
+
+/// How the events of one rank reach the bridge.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum EventFeed {
+    /// From its socket.
+    Socket(EventStream),
+    /// Fetched by HTTP out of the worker's buffer, which every answer empties (TensorRT-LLM).
+    Polled {
+        /// `http://host:port/path`, one for all ranks of the worker.
+        url: String,
+    },
+}
 
 /// Where and how one rank publishes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -31,11 +44,37 @@ pub enum PortRule {
     Offset(i32),
 }
 
+/// Who says where events come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventOrigin {
+    /// The configuration, by ports.
+    Ports,
+    /// The engine: vLLM's `/kv_event_sources`, SGLang's `/server_info`.
+    Asked,
+    /// TensorRT-LLM's `/kv_cache_events` has them itself.
+    Polled,
+}
+
+/// What one worker's ranks are fed by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum WorkerFeed {
+    /// Nothing.
+    None,
+    /// What the engine will say.
+    Asked,
+    /// The same URL for every rank.
+    Polled(String),
+    /// Stream of rank 0.
+    Socket(EventStream),
+}
+
 /// Pool-wide event settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventDefaults {
     /// Whether workers publish events.
     pub enabled: bool,
+    /// Who says where.
+    pub origin: EventOrigin,
     /// Port of the PUB socket of rank 0.
     pub port: PortRule,
     /// Port of the replay socket of rank 0; `None`: no replay.
@@ -45,26 +84,55 @@ pub struct EventDefaults {
 }
 
 impl EventDefaults {
-    pub(super) fn resolve(raw: RawEvents, field: &str) -> Result<Self, Problem> {
-        let RawEvents { enabled, port, port_offset, replay_port, replay_port_offset, topic } = raw;
+    pub(super) fn resolve(raw: RawEvents, engine: EngineKind, field: &str) -> Result<Self, Problem> {
+        let RawEvents { enabled, source, port, port_offset, replay_port, replay_port_offset, topic } = raw;
+        let ports = [port.is_some(), port_offset.is_some(), replay_port.is_some(), replay_port_offset.is_some()];
+        let has_sockets = ports.contains(&true) || topic.is_some();
+        let origin = match (source, engine) {
+            (Some(RawEventSource::Engine), _) if has_sockets => {
+                return Err(Problem::new(
+                    format!("{field}.source"),
+                    "the engines are asked where they publish, so ports and topic have no effect",
+                    "leave them out, or set source: ports",
+                ));
+            }
+            (Some(RawEventSource::Engine), EngineKind::Vllm | EngineKind::Sglang) => EventOrigin::Asked,
+            (Some(RawEventSource::Engine), EngineKind::Trtllm) => EventOrigin::Polled,
+            (None, EngineKind::Trtllm) if !has_sockets => EventOrigin::Polled,
+            (None | Some(RawEventSource::Ports), _) => EventOrigin::Ports,
+        };
         Ok(Self {
             enabled: enabled.unwrap_or(true),
+            origin,
             port: port_rule(port, port_offset, &format!("{field}.port"))?.unwrap_or(PortRule::Fixed(DEFAULT_PORT)),
             replay: port_rule(replay_port, replay_port_offset, &format!("{field}.replay_port"))?,
             topic: topic.unwrap_or_default(),
         })
     }
 
-    /// Stream of a worker's rank 0; `None` when it has no events.
+    /// What a worker's ranks are fed by.
     pub(super) fn for_worker(
         &self,
         raw: RawWorkerEvents,
         address: WorkerAddress,
         field: &str,
-    ) -> Result<Option<EventStream>, Problem> {
+    ) -> Result<WorkerFeed, Problem> {
         let RawWorkerEvents { enabled, endpoint, replay, topic, bind } = raw;
         if !enabled.unwrap_or(self.enabled) {
-            return Ok(None);
+            return Ok(WorkerFeed::None);
+        }
+        if endpoint.is_none() && self.origin != EventOrigin::Ports {
+            if replay.is_some() || topic.is_some() || bind.is_some() {
+                return Err(Problem::new(
+                    field,
+                    "replay, topic and bind have no effect while the engine says where it publishes",
+                    "give this worker an endpoint too, or leave them out",
+                ));
+            }
+            return Ok(match self.origin {
+                EventOrigin::Polled => WorkerFeed::Polled(format!("http://{address}/kv_cache_events")),
+                EventOrigin::Asked | EventOrigin::Ports => WorkerFeed::Asked,
+            });
         }
         // A worker with an endpoint of its own has a replay socket of its own or none: the pool's rule would
         // point at whatever happens to listen there.
@@ -78,7 +146,7 @@ impl EventDefaults {
             None => self.port.endpoint(address, &format!("{field}.endpoint"))?,
         };
         let topic = topic.unwrap_or_else(|| self.topic.clone());
-        Ok(Some(EventStream { endpoint, replay, topic, bind: bind.unwrap_or(false) }))
+        Ok(WorkerFeed::Socket(EventStream { endpoint, replay, topic, bind: bind.unwrap_or(false) }))
     }
 }
 

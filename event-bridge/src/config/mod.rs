@@ -21,9 +21,11 @@ use std::time::Duration;
 
 pub use endpoint::{IngestEndpoint, PUSH_PATH, WorkerAddress};
 pub use error::{ConfigError, Problem};
-pub use events::{EventDefaults, EventStream, PortRule};
+pub use events::{EventDefaults, EventFeed, EventOrigin, EventStream, PortRule};
 pub use parse::{MAX_FILE_BYTES, read};
 pub use pool::{EngineKind, PoolConfig, PoolLimits, ProbeConfig, StaleConfig, WorkerSource};
+#[cfg(test)]
+pub(crate) use worker::test_worker;
 pub use worker::{MAX_RANKS, RankSpec, WorkerDefaults, WorkerSpec};
 
 /// A configuration that can be run.
@@ -39,8 +41,19 @@ pub struct Config {
     pub push: PushConfig,
     /// Route policy document, watched; `None`: only what is put over the admin API.
     pub policy_file: Option<PathBuf>,
+    /// Where a pool's state is kept across restarts of the bridge; `None`: it is not.
+    pub warm_start: Option<WarmStart>,
     /// Pools, at least one; their position is their number in shared-data keys.
     pub pools: Vec<PoolConfig>,
+}
+
+/// State kept across restarts of the bridge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WarmStart {
+    /// Folder of its files.
+    pub dir: PathBuf,
+    /// Time between two saves of a target.
+    pub interval: Duration,
 }
 
 /// One Envoy.

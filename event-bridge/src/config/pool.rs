@@ -15,6 +15,8 @@ use crate::tokenizer::RenderOptions;
 
 const DEFAULT_CLUSTER: &str = "workers";
 const DEFAULT_MAX_BLOCKS: u64 = 4_000_000;
+const DEFAULT_MAX_ENGINE_BLOCKS: u32 = 16_000_000;
+const DEFAULT_MAX_ORPHANS: u32 = 65_536;
 const DEFAULT_MAX_WORKERS: u32 = 1024;
 const DEFAULT_DRAIN_MS: u64 = 2_000;
 const DEFAULT_STALE_AFTER_MS: u32 = 3_000;
@@ -85,6 +87,10 @@ pub enum EngineKind {
 pub struct PoolLimits {
     /// Distinct blocks in the index.
     pub max_blocks: u64,
+    /// Blocks one target may hold; one that announces more is cleared, since no engine holds that many.
+    pub max_engine_blocks: u32,
+    /// Blocks with unknown parents kept per target; the oldest go first.
+    pub max_orphans: u32,
     /// Workers at one time.
     pub max_workers: u32,
 }
@@ -140,8 +146,10 @@ pub(super) fn resolve(raw: RawPool, field: &str, dir: &Path) -> Result<PoolConfi
         Some(RawEngine::Trtllm) => EngineKind::Trtllm,
     };
     let limits = resolve_limits(limits, &format!("{field}.limits"))?;
-    let worker_defaults =
-        WorkerDefaults { events: EventDefaults::resolve(events, &format!("{field}.events"))?, max_batched_tokens };
+    let worker_defaults = WorkerDefaults {
+        events: EventDefaults::resolve(events, engine, &format!("{field}.events"))?,
+        max_batched_tokens,
+    };
     let workers = match (workers, workers_file) {
         (Some(list), None) => {
             let field = format!("{field}.workers");
@@ -223,7 +231,7 @@ fn resolve_block_size(size: u32, field: &str) -> Result<BlockSize, Problem> {
 }
 
 fn resolve_limits(raw: RawLimits, field: &str) -> Result<PoolLimits, Problem> {
-    let RawLimits { max_blocks, max_workers } = raw;
+    let RawLimits { max_blocks, max_engine_blocks, max_orphans, max_workers } = raw;
     let max_blocks = max_blocks.unwrap_or(DEFAULT_MAX_BLOCKS);
     if max_blocks < 1024 {
         return Err(Problem::new(format!("{field}.max_blocks"), format!("{max_blocks} blocks"), "use at least 1024"));
@@ -233,7 +241,13 @@ fn resolve_limits(raw: RawLimits, field: &str) -> Result<PoolLimits, Problem> {
         let fix = "use 1 to 16384";
         return Err(Problem::new(format!("{field}.max_workers"), format!("{max_workers} workers"), fix));
     }
-    Ok(PoolLimits { max_blocks, max_workers })
+    let max_engine_blocks = max_engine_blocks.unwrap_or(DEFAULT_MAX_ENGINE_BLOCKS);
+    if max_engine_blocks < 1024 {
+        let what = format!("{max_engine_blocks} blocks");
+        return Err(Problem::new(format!("{field}.max_engine_blocks"), what, "use at least 1024"));
+    }
+    let max_orphans = max_orphans.unwrap_or(DEFAULT_MAX_ORPHANS);
+    Ok(PoolLimits { max_blocks, max_engine_blocks, max_orphans, max_workers })
 }
 
 fn resolve_probe(raw: RawProbe, engine: EngineKind, field: &str) -> Result<ProbeConfig, Problem> {

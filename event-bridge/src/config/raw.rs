@@ -18,6 +18,8 @@ pub(super) struct RawConfig {
     pub(super) push: RawPush,
     #[serde(default)]
     pub(super) policy: RawPolicySource,
+    #[serde(default)]
+    pub(super) warm_start: RawWarmStart,
     pub(super) pools: Vec<RawPool>,
 }
 
@@ -53,6 +55,13 @@ pub(super) enum RawLogFormat {
 #[serde(deny_unknown_fields)]
 pub(super) struct RawPolicySource {
     pub(super) file: Option<PathBuf>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawWarmStart {
+    pub(super) dir: Option<PathBuf>,
+    pub(super) interval_ms: Option<u64>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -123,6 +132,8 @@ pub(super) enum RawContentFormat {
 #[serde(deny_unknown_fields)]
 pub(super) struct RawLimits {
     pub(super) max_blocks: Option<u64>,
+    pub(super) max_engine_blocks: Option<u32>,
+    pub(super) max_orphans: Option<u32>,
     pub(super) max_workers: Option<u32>,
 }
 
@@ -130,11 +141,19 @@ pub(super) struct RawLimits {
 #[serde(deny_unknown_fields)]
 pub(super) struct RawEvents {
     pub(super) enabled: Option<bool>,
+    pub(super) source: Option<RawEventSource>,
     pub(super) port: Option<u16>,
     pub(super) port_offset: Option<i32>,
     pub(super) replay_port: Option<u16>,
     pub(super) replay_port_offset: Option<i32>,
     pub(super) topic: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum RawEventSource {
+    Ports,
+    Engine,
 }
 
 #[derive(Debug, Default, Deserialize)]

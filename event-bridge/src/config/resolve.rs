@@ -7,19 +7,20 @@ use std::path::{Path, PathBuf};
 use super::endpoint::IngestEndpoint;
 use super::error::Problem;
 use super::pool::PoolConfig;
-use super::raw::{RawAdmin, RawConfig, RawEnvoy, RawLog, RawLogFormat, RawPolicySource, RawPush};
-use super::{AdminConfig, Config, EnvoyConfig, LogConfig, LogFormat, PushConfig, pool, within};
+use super::raw::{RawAdmin, RawConfig, RawEnvoy, RawLog, RawLogFormat, RawPolicySource, RawPush, RawWarmStart};
+use super::{AdminConfig, Config, EnvoyConfig, LogConfig, LogFormat, PushConfig, WarmStart, pool, within};
 
 const DEFAULT_ADMIN: &str = "127.0.0.1:9902";
 const DEFAULT_FILTER: &str = "info";
 const DEFAULT_INTERVAL_MS: u64 = 4;
 const DEFAULT_HEARTBEAT_MS: u64 = 500;
+const DEFAULT_SAVE_MS: u64 = 60_000;
 const DEFAULT_TIMEOUT_MS: u64 = 5_000;
 /// Pools are numbered by a `u16` in keys; far fewer make sense in one Envoy.
 const MAX_POOLS: usize = 256;
 
 pub(super) fn resolve(raw: RawConfig, dir: &Path) -> Result<Config, Problem> {
-    let RawConfig { envoys, admin, log, push, policy: RawPolicySource { file: policy_file }, pools } = raw;
+    let RawConfig { envoys, admin, log, push, policy: RawPolicySource { file: policy_file }, warm_start, pools } = raw;
     let envoys = envoys
         .into_iter()
         .enumerate()
@@ -41,6 +42,7 @@ pub(super) fn resolve(raw: RawConfig, dir: &Path) -> Result<Config, Problem> {
         log: resolve_log(log)?,
         push: resolve_push(push)?,
         policy_file: policy_file.map(|path| dir.join(path)),
+        warm_start: resolve_warm_start(warm_start, dir)?,
         pools,
     })
 }
@@ -126,6 +128,18 @@ fn resolve_log(raw: RawLog) -> Result<LogConfig, Problem> {
         Some(RawLogFormat::Json) => LogFormat::Json,
     };
     Ok(LogConfig { filter, format })
+}
+
+fn resolve_warm_start(raw: RawWarmStart, folder: &Path) -> Result<Option<WarmStart>, Problem> {
+    let RawWarmStart { dir, interval_ms } = raw;
+    let interval = within(interval_ms, DEFAULT_SAVE_MS, 100..=3_600_000, "warm_start.interval_ms")?;
+    match (dir, interval_ms) {
+        (Some(dir), _) => Ok(Some(WarmStart { dir: folder.join(dir), interval })),
+        (None, None) => Ok(None),
+        (None, Some(_)) => {
+            Err(Problem::new("warm_start.dir", "is missing", "name a folder that the bridge may write to"))
+        }
+    }
 }
 
 fn resolve_push(raw: RawPush) -> Result<PushConfig, Problem> {

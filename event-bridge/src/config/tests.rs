@@ -10,6 +10,36 @@ fn refused(text: &str) -> String {
     parse(text).unwrap_err().to_string()
 }
 
+fn socket(rank: &RankSpec) -> EventStream {
+    match &rank.events {
+        Some(EventFeed::Socket(stream)) => stream.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn who_says_where_events_come_from() {
+    let first = |engine: &str, events: &str, worker: &str| {
+        let worker = format!("{{address: '1.1.1.1:80', ranks: 2, events: {worker}}}");
+        let pool = format!("{{name: p, models: [m], engine: {engine}, events: {events}, workers: [{worker}]}}");
+        let pool = parse(&format!("pools: [{pool}]")).unwrap().pools.remove(0);
+        let WorkerSource::Static(mut workers) = pool.workers else { panic!("static workers") };
+        (workers[0].ask_sources, workers[0].ranks.remove(1).events)
+    };
+    for engine in ["vllm", "sglang"] {
+        assert_eq!(first(engine, "{source: engine}", "{}"), (true, None));
+    }
+    let polled = Some(EventFeed::Polled { url: "http://1.1.1.1:80/kv_cache_events".into() });
+    assert_eq!(first("trtllm", "{source: engine}", "{}"), (false, polled.clone()));
+    assert_eq!(first("trtllm", "{}", "{}"), (false, polled));
+    let endpoint = |feed: Option<EventFeed>| socket(&RankSpec { rank: None, events: feed }).endpoint;
+    let (asked, feed) = first("trtllm", "{port: 5557}", "{}");
+    assert_eq!((asked, endpoint(feed)), (false, "tcp://1.1.1.1:5558".into()));
+    let (asked, feed) = first("vllm", "{source: engine}", "{endpoint: 'tcp://2.2.2.2:7'}");
+    assert_eq!((asked, endpoint(feed)), (false, "tcp://2.2.2.2:8".into()));
+    assert_eq!(first("vllm", "{source: engine}", "{enabled: false}"), (false, None));
+}
+
 #[test]
 fn the_documented_example_is_accepted() {
     let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/config.example.yaml"));
@@ -18,12 +48,10 @@ fn the_documented_example_is_accepted() {
     assert_eq!(config.envoys[1].secret_file.as_deref(), Some(Path::new("/etc/kv-router/secret")));
     let pool = &config.pools[0];
     let WorkerSource::Static(workers) = &pool.workers else { panic!("static workers") };
-    let endpoints = |at: usize| -> Vec<String> {
-        workers[at].ranks.iter().map(|rank| rank.events.as_ref().unwrap().endpoint.clone()).collect()
-    };
+    let endpoints = |at: usize| -> Vec<String> { workers[at].ranks.iter().map(|rank| socket(rank).endpoint).collect() };
     assert_eq!(endpoints(0), ["tcp://10.0.0.11:5557"]);
     assert_eq!(endpoints(1), ["tcp://10.0.0.12:5557", "tcp://10.0.0.12:5558"]);
-    assert_eq!(workers[1].ranks[1].events.as_ref().unwrap().replay.as_deref(), Some("tcp://10.0.0.12:5658"));
+    assert_eq!(socket(&workers[1].ranks[1]).replay.as_deref(), Some("tcp://10.0.0.12:5658"));
     assert_eq!(endpoints(2), ["tcp://10.0.0.13:6557"]);
     assert_eq!((workers[0].max_batched_tokens, workers[1].max_batched_tokens), (Some(8192), Some(16384)));
 }
@@ -46,9 +74,9 @@ fn the_example_states_the_defaults() {
     // An empty object and none at all mean the same to templates.
     let chat = crate::tokenizer::RenderOptions { default_kwargs: String::new(), ..example.chat.clone() };
     assert_eq!((example.chat.default_kwargs.as_str(), chat), ("{}", minimal.chat.clone()));
-    let EventDefaults { enabled, port, replay: _, topic } = &minimal.worker_defaults.events;
+    let EventDefaults { enabled, origin, port, replay: _, topic } = &minimal.worker_defaults.events;
     let events = &example.worker_defaults.events;
-    assert_eq!((enabled, port, topic), (&events.enabled, &events.port, &events.topic));
+    assert_eq!((enabled, origin, port, topic), (&events.enabled, &events.origin, &events.port, &events.topic));
 }
 
 #[test]
@@ -91,10 +119,19 @@ fn a_refused_file_names_field_and_fix() {
         ),
         (workers("{address: '1.1.1.1:1', events: {endpoint: 'udp://a:1'}}"), &["workers[0].events.endpoint", "tcp://"]),
         (pool("workers: [], events: {port: 1, port_offset: 2}"), &["pools[0].events.port", "keep one"]),
+        (pool("workers: [], events: {source: engine, port: 1}"), &["pools[0].events.source", "source: ports"]),
+        (pool("workers: [], events: {source: dns}"), &["pools[0].events.source", "engine"]),
+        (
+            pool("workers: [{address: '1.1.1.1:80', events: {topic: t}}], events: {source: engine}"),
+            &["pools[0].workers[0].events", "endpoint"],
+        ),
         (
             pool("workers: [{address: '1.1.1.1:80'}], events: {port_offset: -100}"),
             &["pools[0].workers[0].events.endpoint", "-100"],
         ),
+        (format!("warm_start: {{interval_ms: 1000}}\n{MINIMAL}"), &["warm_start.dir", "missing"]),
+        (format!("warm_start: {{dir: d, interval_ms: 1}}\n{MINIMAL}"), &["warm_start.interval_ms", "100"]),
+        (pool("workers: [], limits: {max_engine_blocks: 5}"), &["pools[0].limits.max_engine_blocks", "1024"]),
         (pool("workers: [], chat: {utc_offset_minutes: 9000}"), &["pools[0].chat.utc_offset_minutes"]),
         (pool("workers: [], chat: {content_format: xml}"), &["pools[0].chat.content_format", "openai"]),
         (pool("workers: [], chat: {default_kwargs: [1]}"), &["pools[0].chat.default_kwargs"]),

@@ -6,7 +6,7 @@ use kv_routing::wire::Role;
 
 use super::endpoint::WorkerAddress;
 use super::error::Problem;
-use super::events::{EventDefaults, EventStream};
+use super::events::{EventDefaults, EventFeed, WorkerFeed};
 use super::raw::{RawRole, RawWorker};
 
 /// Most data-parallel ranks of one worker.
@@ -19,8 +19,10 @@ pub struct WorkerSpec {
     pub address: WorkerAddress,
     /// Which phase it serves.
     pub role: Role,
-    /// Its data-parallel ranks with the event stream of each. A worker without ranks has one entry, rank `None`.
+    /// Its data-parallel ranks with the events of each. A worker without ranks has one entry, rank `None`.
     pub ranks: Vec<RankSpec>,
+    /// The engine is asked where its ranks publish, and which ranks there are when none are configured.
+    pub ask_sources: bool,
     /// Labels for policies.
     pub labels: BTreeMap<String, String>,
     /// Leaving: takes no new requests, its endpoint stays in Envoy as draining.
@@ -34,8 +36,8 @@ pub struct WorkerSpec {
 pub struct RankSpec {
     /// Value of the rank header; `None` when the worker has a single rank and takes no such header.
     pub rank: Option<u32>,
-    /// Where it publishes events; `None`: it does not.
-    pub events: Option<EventStream>,
+    /// How its events come; `None`: there are none, or the engine has not said yet where.
+    pub events: Option<EventFeed>,
 }
 
 /// What a pool says about workers that do not say it themselves.
@@ -87,11 +89,17 @@ fn resolve(raw: RawWorker, field: &str, defaults: &WorkerDefaults) -> Result<Wor
         Some(RawRole::Prefill) => Role::Prefill,
         Some(RawRole::Decode) => Role::Decode,
     };
-    let events = defaults.events.for_worker(events.unwrap_or_default(), address, &format!("{field}.events"))?;
+    let feed = defaults.events.for_worker(events.unwrap_or_default(), address, &format!("{field}.events"))?;
     let ranks = resolve_ranks(ranks, first_rank, field)?
         .into_iter()
         .map(|rank| {
-            let events = events.as_ref().map(|events| events.for_rank(rank.unwrap_or(0))).transpose();
+            let events = match &feed {
+                WorkerFeed::None | WorkerFeed::Asked => Ok(None),
+                WorkerFeed::Polled(url) => Ok(Some(EventFeed::Polled { url: url.clone() })),
+                WorkerFeed::Socket(stream) => {
+                    stream.for_rank(rank.unwrap_or(0)).map(|own| Some(EventFeed::Socket(own)))
+                }
+            };
             events.map(|events| RankSpec { rank, events }).map_err(|what| {
                 Problem::new(format!("{field}.ranks"), what, "give a tcp:// endpoint with room for one port per rank")
             })
@@ -101,6 +109,7 @@ fn resolve(raw: RawWorker, field: &str, defaults: &WorkerDefaults) -> Result<Wor
         address,
         role,
         ranks,
+        ask_sources: feed == WorkerFeed::Asked,
         labels,
         drain,
         max_batched_tokens: max_batched_tokens.or(defaults.max_batched_tokens),
@@ -126,5 +135,19 @@ fn resolve_ranks(ranks: Option<u32>, first: Option<u32>, field: &str) -> Result<
             format!("{count} ranks from {first}"),
             format!("use 1 to {MAX_RANKS}, or leave `ranks` out"),
         )),
+    }
+}
+
+/// A worker without events, for tests.
+#[cfg(test)]
+pub(crate) fn test_worker(address: &str) -> WorkerSpec {
+    WorkerSpec {
+        address: WorkerAddress::parse(address).unwrap(),
+        role: Role::Both,
+        ranks: vec![RankSpec { rank: None, events: None }],
+        ask_sources: false,
+        labels: BTreeMap::new(),
+        drain: false,
+        max_batched_tokens: None,
     }
 }

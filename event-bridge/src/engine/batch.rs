@@ -81,7 +81,8 @@ pub fn decode_batch<'a>(
         match key {
             Key::Name(b"ts") => info.time = time(reader)?,
             Key::Name(b"events") => {
-                info.events = events(reader, &mut sink)?;
+                // A key that comes twice counts twice, as its events do.
+                info.events = info.events.saturating_add(events(reader, &mut sink)?);
                 has_events = true;
             }
             Key::Name(b"data_parallel_rank" | b"attn_dp_rank" | b"dp_rank") => {

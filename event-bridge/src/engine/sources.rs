@@ -17,7 +17,7 @@ pub struct EventSource {
     pub replay: Option<String>,
     /// Topic it publishes under.
     pub topic: String,
-    /// Its PUB connects, so the endpoint is to be bound.
+    /// Its PUB connects to us, so this endpoint, a wildcard, is to be bound.
     pub bind: bool,
     /// Engine page size in tokens, where it is said.
     pub page_tokens: Option<u32>,
@@ -79,9 +79,11 @@ pub fn vllm_sources(body: &[u8], host: &str) -> Result<Vec<EventSource>, Sources
         // Its publisher binds wildcards and paths, and what the system chose for it on its own address; it connects to
         // any other.
         let (reached, binds) = reachable(rank, &endpoint, host)?;
+        // The name it connects to may be that of a service in front of us; the port is ours.
+        let port = reached.rsplit_once(':').map_or("", |(_, port)| port);
         all.push(EventSource {
             rank,
-            endpoint: reached,
+            endpoint: if binds { reached } else { format!("tcp://*:{port}") },
             replay: replay.map(|(replay, _)| replay),
             topic: topic.unwrap_or_default(),
             bind: !binds,
@@ -105,10 +107,10 @@ fn reachable(rank: u32, endpoint: &str, host: &str) -> Result<(String, bool), So
     }
     let bare = |name: &str| name.trim_start_matches('[').trim_end_matches(']').to_owned();
     let named = bare(named);
-    if is_wildcard(&named) {
+    if is_wildcard(&named) || named == bare(host) {
         return Ok((tcp(host, port), true));
     }
-    Ok((tcp(&named, port), named == bare(host)))
+    Ok((tcp(&named, port), false))
 }
 
 fn is_wildcard(host: &str) -> bool {
@@ -197,7 +199,7 @@ mod tests {
             [
                 (0, "tcp://10.0.0.7:5557", Some("tcp://10.0.0.7:5657"), false),
                 (1, "tcp://10.0.0.7:41234", None, false),
-                (2, "tcp://10.9.9.9:5559", None, true),
+                (2, "tcp://*:5559", None, true),
                 (3, "ipc:///run/kv", None, false),
             ]
         );

@@ -9,7 +9,7 @@ use kv_routing::target::Slot;
 
 use super::residency::Blocks;
 use super::target::{Target, context};
-use super::{IngestConfig, Parity, SourceReport, SourceSpec};
+use super::{IngestConfig, Parity, Saved, SourceReport, SourceSpec};
 use crate::stream::{ReplayId, StreamEvent};
 
 /// What ingest wants done.
@@ -53,6 +53,23 @@ impl Ingest {
         }
     }
 
+    /// State of a target for a later bridge, under a name that will tell it from others. `None` when there is none worth keeping:
+    /// nothing can be verified without a replay endpoint, and pages that are not blocks are followed anew.
+    pub fn save(&mut self, slot: Slot, name: String) -> Option<Saved> {
+        let target = self.targets.get(&slot)?;
+        target.save(name, &mut context(&mut self.index, &mut self.blocks))
+    }
+
+    /// Gives a target that has not connected yet the state that a former bridge saved. It counts as stale until the stream is
+    /// connected and as warm until the engine has shown the last batch that led to it; should it not, everything is forgotten.
+    /// `false` when the state does not fit this pool.
+    pub fn restore(&mut self, slot: Slot, saved: &Saved) -> bool {
+        let Some(target) = self.targets.get_mut(&slot) else { return false };
+        let restored = target.restore(saved, &mut context(&mut self.index, &mut self.blocks));
+        self.note_losses();
+        restored
+    }
+
     /// Forgets a target and everything it holds. The last one takes the learned block size with it.
     pub fn remove_target(&mut self, slot: Slot) {
         if let Some(mut target) = self.targets.remove(&slot) {
@@ -67,6 +84,7 @@ impl Ingest {
     pub fn handle(&mut self, slot: Slot, event: StreamEvent, now: Instant) -> Vec<Action> {
         let Some(target) = self.targets.get_mut(&slot) else { return Vec::new() };
         let asks = target.handle(event, now, &mut context(&mut self.index, &mut self.blocks));
+        self.note_losses();
         asks.into_iter().map(|(id, from)| Action::Replay { id, from }).collect()
     }
 
@@ -77,7 +95,17 @@ impl Ingest {
             let asks = target.tick(now, &mut context(&mut self.index, &mut self.blocks));
             actions.extend(asks.into_iter().map(|(id, from)| (*slot, Action::Replay { id, from })));
         }
+        self.note_losses();
         actions
+    }
+
+    /// Targets whose blocks the index dropped for a bound are not followed exactly any more, whoever stored too much.
+    fn note_losses(&mut self) {
+        for slot in self.index.take_bereft() {
+            if let Some(target) = self.targets.get_mut(&slot) {
+                target.lose_to_bound();
+            }
+        }
     }
 
     /// Sets the result of token parity checks of a target.
@@ -111,5 +139,52 @@ impl Ingest {
     /// The index, for taking dirty pages.
     pub fn index_mut(&mut self) -> &mut PrefixIndex {
         &mut self.index
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ingest::Reason;
+
+    /// A batch of vLLM's first layout that stores `count` blocks of eight tokens, named from `first` on.
+    fn stores(first: u32, count: u32) -> StreamEvent {
+        let mut payload = vec![0x93, 0xcb, 0, 0, 0, 0, 0, 0, 0, 0, 0x91, 0x96, 0xab];
+        payload.extend_from_slice(b"BlockStored");
+        let array = |payload: &mut Vec<u8>, numbers: std::ops::Range<u32>| {
+            payload.push(0xdd);
+            payload.extend_from_slice(&(numbers.len() as u32).to_be_bytes());
+            for number in numbers {
+                payload.push(0xce);
+                payload.extend_from_slice(&number.to_be_bytes());
+            }
+        };
+        array(&mut payload, first..first + count);
+        payload.push(0xc0);
+        array(&mut payload, first * 8..(first + count) * 8);
+        payload.extend_from_slice(&[8, 0xc0, 0]);
+        StreamEvent::Live { seq: 0, payload: payload.into(), received: Instant::now() }
+    }
+
+    #[test]
+    fn whoever_loses_blocks_to_the_bound_is_not_exact_any_more() {
+        let limits = kv_routing::index::IndexLimits { max_blocks: 1024 };
+        let mut ingest = Ingest::new(IngestConfig { limits, ..IngestConfig::default() });
+        let slots = [Slot(0), Slot(1), Slot(2)];
+        for slot in slots {
+            ingest.add_target(slot, SourceSpec::default());
+            ingest.set_parity(slot, Parity::Shown);
+            ingest.handle(slot, StreamEvent::Connected, Instant::now());
+        }
+        let reasons = |ingest: &Ingest| slots.map(|slot| ingest.report(slot).unwrap().reason);
+        ingest.handle(slots[0], stores(0, 400), Instant::now());
+        ingest.handle(slots[1], stores(1000, 600), Instant::now());
+        let report = ingest.report(slots[1]).unwrap();
+        assert!(report.bytes >= 600 * 24 && report.pages == 600, "{report:?}");
+        assert_eq!(reasons(&ingest), [Reason::InOrder, Reason::InOrder, Reason::NoEvents]);
+        // It fits, and the least recently stored of the others goes.
+        ingest.handle(slots[2], stores(2000, 200), Instant::now());
+        assert_eq!(reasons(&ingest), [Reason::IndexBound, Reason::InOrder, Reason::InOrder]);
+        assert_eq!(ingest.index().stats().blocks, 800);
     }
 }

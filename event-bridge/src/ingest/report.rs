@@ -23,6 +23,8 @@ pub enum Reason {
     InOrder,
     /// Never connected yet.
     NotConnected,
+    /// What a former bridge knew; not compared with the engine yet.
+    Restored,
     /// The connection was lost and is being made again.
     Disconnected,
     /// Connected, and nothing was ever published.
@@ -69,6 +71,7 @@ impl Reason {
         match self {
             Self::InOrder => "in_order",
             Self::NotConnected => "not_connected",
+            Self::Restored => "restored",
             Self::Disconnected => "disconnected",
             Self::NoEvents => "no_events",
             Self::Synchronizing => "synchronizing",
@@ -139,6 +142,8 @@ pub struct SourceReport {
     pub clears: u64,
     /// Engine pages held now, those without known parents included.
     pub pages: u64,
+    /// Estimated bytes of memory of what is known of these pages, the index not included.
+    pub bytes: u64,
     /// Blocks with unknown parents held back now.
     pub orphans: u64,
     /// Orphans dropped because of their bound.

@@ -2,13 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use kv_routing::block::BlockSize;
 use kv_routing::index::PrefixIndex;
 use kv_routing::target::Slot;
 use kv_routing::wire::SourceState;
 
 use super::residency::{Blocks, Bounds, Context, Residency};
 use super::sequence::{Access, Batch, Era, Origin, Sequencer, Standing, Step, Verdict};
-use super::{IngestConfig, Parity, Reason, SourceReport, SourceSpec};
+use super::{IngestConfig, Parity, Reason, Saved, SourceReport, SourceSpec};
 use crate::engine::{Event, EventFault, decode_batch, decode_polled_event};
 use crate::stream::{ReplayId, StreamEvent};
 
@@ -199,6 +200,34 @@ impl Target {
         }
     }
 
+    /// The index has dropped some of its blocks to stay within a bound.
+    pub(super) fn lose_to_bound(&mut self) {
+        self.residency.lose_to_bound();
+    }
+
+    /// Its state for a later bridge; `None` while that is in doubt.
+    pub(super) fn save(&self, name: String, context: &mut Context<'_>) -> Option<Saved> {
+        let (last, complete) = self.sequencer.save()?;
+        let block_size = context.blocks.size()?.tokens();
+        let held = self.residency.save(context.index)?;
+        let complete = complete && self.residency.orphans() == 0;
+        Some(Saved { name, block_size, last, complete, healed: self.healed, held })
+    }
+
+    /// Takes over the state that a former bridge saved; `false` when it does not fit.
+    pub(super) fn restore(&mut self, saved: &Saved, context: &mut Context<'_>) -> bool {
+        let size = context.blocks.presume(saved.block_size).map(BlockSize::tokens);
+        if size != Some(saved.block_size) || !self.residency.restore(&saved.held, context) {
+            return false;
+        }
+        self.healed = saved.healed;
+        let placed = self.sequencer.restore(saved.last, saved.complete);
+        if !placed {
+            self.residency.clear(context.index);
+        }
+        placed
+    }
+
     /// Forgets everything it holds.
     pub(super) fn leave(&mut self, index: &mut PrefixIndex) {
         self.residency.clear(index);
@@ -247,6 +276,7 @@ impl Target {
             hash_conflicts: held.hash_conflicts,
             clears: held.clears,
             pages: self.residency.pages() as u64,
+            bytes: self.residency.bytes() as u64,
             orphans: self.residency.orphans() as u64,
             orphans_dropped: held.orphans_dropped,
             held_batches: self.sequencer.held() as u64,

@@ -75,6 +75,8 @@ impl Scrape {
         self.gauge("index_runs", "Runs in the index", &labels, index.runs as f64);
         self.gauge("index_holder_blocks", "Blocks times targets that hold them", &labels, index.holder_blocks as f64);
         self.gauge("index_pages", "Pages of the page set", &labels, index.pages as f64);
+        self.gauge("index_max_blocks", "Most distinct blocks it may have", &labels, pool.max_blocks as f64);
+        self.gauge("index_page_bytes", "Estimated size of all pages", &labels, index.page_bytes as f64);
         self.gauge("index_bytes", "Estimated memory of the index", &labels, index.bytes as f64);
         self.count("index_evicted_blocks", "Blocks dropped to stay in bounds", &labels, index.evicted_blocks);
         let block_size = pool.block_size.map_or(0, |size| size.tokens());
@@ -141,6 +143,8 @@ impl Scrape {
         self.count("source_undecodable", "Batches and events that did not decode", labels, report.undecodable);
         self.count("source_unindexable", "Stores that cannot be indexed", labels, report.unindexable);
         self.count("source_rank_mismatches", "Batches of another rank", labels, report.rank_mismatches);
+        self.gauge("source_engine_blocks", "Engine blocks known", labels, report.pages as f64);
+        self.gauge("source_bytes", "Estimated memory of what is known of them", labels, report.bytes as f64);
         self.gauge("source_orphans", "Blocks waiting for their parents", labels, report.orphans as f64);
         self.count("source_orphans_dropped", "Such blocks dropped", labels, report.orphans_dropped);
         self.gauge("source_held_batches", "Batches waiting for a replay", labels, report.held_batches as f64);

@@ -28,6 +28,8 @@ pub struct Member {
     pub load: EngineLoad,
     /// Why the last load report is missing, when it is.
     pub load_error: Option<String>,
+    /// Why it is not known where it publishes its events, when the engine was asked in vain.
+    pub events_error: Option<String>,
     /// Probes that found a new engine process.
     pub restarts: u64,
 }

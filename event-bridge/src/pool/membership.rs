@@ -33,7 +33,7 @@ pub(super) struct Membership {
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Changes {
     /// Workers to probe from now on.
-    pub(super) joined: Vec<(MemberId, WorkerAddress)>,
+    pub(super) joined: Vec<(MemberId, WorkerSpec)>,
     /// Workers to probe no longer.
     pub(super) left: Vec<(MemberId, WorkerAddress)>,
     /// Targets to follow from now on.
@@ -64,7 +64,7 @@ impl Membership {
         }
         for (address, spec) in wanted {
             let mut member = new_member(next(&mut self.next_id), &spec);
-            changes.joined.push((member.id, address));
+            changes.joined.push((member.id, spec.clone()));
             update(&mut member, spec, &mut self.slots, &mut changes, (now, wall));
             self.members.insert(address, member);
         }
@@ -106,7 +106,7 @@ impl Membership {
 
     /// Takes a probe's report. Reports about an earlier stay are ignored.
     pub(super) fn report(&mut self, report: ProbeReport) -> Option<&Member> {
-        let ProbeReport { member, health, health_error, load } = report;
+        let ProbeReport { member, health, health_error, load, sources } = report;
         let member = self.members.values_mut().find(|candidate| candidate.id == member)?;
         member.health = health;
         member.health_error = health_error;
@@ -121,6 +121,9 @@ impl Membership {
             }
             Some(Err(error)) => member.load_error = Some(error),
             None => {}
+        }
+        if let Some(answer) = sources {
+            member.events_error = answer.err();
         }
         Some(member)
     }
@@ -160,6 +163,7 @@ fn new_member(id: MemberId, spec: &WorkerSpec) -> Member {
         health_error: None,
         load: EngineLoad::default(),
         load_error: None,
+        events_error: None,
         restarts: 0,
     }
 }
@@ -175,7 +179,7 @@ fn rejoin(
 ) {
     let listed = member.listed;
     *member = Member { listed, ..new_member(next(next_id), &spec) };
-    changes.joined.push((member.id, spec.address));
+    changes.joined.push((member.id, spec.clone()));
     update(member, spec, slots, changes, now);
 }
 
@@ -216,5 +220,9 @@ fn update(
         member.targets.push(MemberTarget { slot, spec: rank.clone(), source: (SourceState::None, wall) });
     }
     member.targets.sort_by_key(|target| target.spec.rank);
+    if member.spec.ask_sources != spec.ask_sources {
+        // Probed from now on with another question.
+        changes.joined.push((member.id, spec.clone()));
+    }
     member.spec = spec;
 }

@@ -7,20 +7,13 @@ use tokio::time::Instant;
 
 use super::membership::{Changes, Membership};
 use super::table;
-use crate::config::{RankSpec, WorkerAddress, WorkerSpec};
+use crate::config::{RankSpec, WorkerAddress, WorkerSpec, test_worker};
 use crate::probe::{EngineLoad, MemberId, ProbeReport};
 
 const DRAIN: Duration = Duration::from_secs(2);
 
 fn worker(port: u16) -> WorkerSpec {
-    WorkerSpec {
-        address: address(port),
-        role: kv_routing::wire::Role::Both,
-        ranks: vec![RankSpec { rank: None, events: None }],
-        labels: Default::default(),
-        drain: false,
-        max_batched_tokens: None,
-    }
+    test_worker(&format!("10.0.0.1:{port}"))
 }
 
 fn address(port: u16) -> WorkerAddress {
@@ -80,7 +73,7 @@ impl World {
 fn a_worker_enters_through_the_endpoint_file() {
     let mut world = World::new();
     let changes = world.apply(vec![worker(1)]);
-    assert_eq!((changes.joined, changes.started.len()), (vec![(MemberId(1), address(1))], 1));
+    assert_eq!((changes.joined, changes.started.len()), (vec![(MemberId(1), worker(1))], 1));
     world.publish_table();
     assert!(world.table.is_empty(), "not before its endpoint is in the file");
     world.write_file();
@@ -122,7 +115,7 @@ fn a_worker_that_returns_while_leaving_is_a_new_member_with_a_new_slot() {
     world.apply(vec![]);
     world.publish_table();
     let changes = world.apply(vec![worker(1)]);
-    assert_eq!(changes.joined, [(MemberId(2), address(1))]);
+    assert_eq!(changes.joined, [(MemberId(2), worker(1))]);
     assert_eq!(changes.started[0].0, Slot(1), "messages about the earlier stay cannot be mistaken");
     world.publish_table();
     assert_eq!(world.table.len(), 1, "its endpoint never left the file");
@@ -164,6 +157,7 @@ fn probes_of_an_earlier_stay_are_ignored() {
         member: MemberId(member),
         health: Health::Healthy,
         health_error: None,
+        sources: None,
         load: Some(Ok(EngineLoad { process_start: Some(start), ..EngineLoad::default() })),
     };
     assert!(world.membership.report(report(7, 1.0)).is_none());

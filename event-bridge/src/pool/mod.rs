@@ -8,7 +8,9 @@
 //! | `table`, `view` | target table, and what Envoys should know; pure |
 //! | `endpoints` | when the endpoint file is written |
 //! | `pages` | which pages each Envoy lacks; pure |
+//! | `sources` | where engines say that they publish; pure |
 //! | `tokenizer` | compiles the pool's tokenizer |
+//! | `warm` | files that carry the state over a restart of the bridge |
 //! | `runners` | event streams and probes of the workers |
 //! | `state` | the pool's state and what each message does to it |
 //! | `task` | the loop |
@@ -27,11 +29,13 @@ mod proved;
 mod runners;
 mod slots;
 mod snapshot;
+mod sources;
 mod state;
 mod table;
 mod task;
 mod tokenizer;
 mod view;
+mod warm;
 
 pub use member::{Leaving, Member, MemberTarget};
 pub use message::{PageBatch, PageOutcome, PoolGone, PoolHandle, PoolRequest};

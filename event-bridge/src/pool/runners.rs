@@ -5,20 +5,30 @@ use std::collections::HashMap;
 use kv_routing::target::Slot;
 use tokio::sync::mpsc;
 
-use crate::config::{EngineKind, EventStream, ProbeConfig, WorkerAddress};
+use crate::config::{EngineKind, EventFeed, EventStream, ProbeConfig, RankSpec, WorkerSpec};
 use crate::ingest::Action;
-use crate::probe::{self, MemberId, ProbeHandle, ProbeReport};
-use crate::stream::{self, StreamEvent, StreamHandle, StreamLimits, StreamSpec, StreamStats};
+use crate::probe::{self, MemberId, ProbeHandle, ProbeReport, Subject};
+use crate::stream::{
+    self, PollHandle, PollSpec, StreamEvent, StreamHandle, StreamLimits, StreamSpec, StreamStats, spawn_poll,
+};
 
 /// Running streams and probes; dropping it ends them.
 #[derive(Debug)]
 pub(super) struct Runners {
     streams: HashMap<Slot, StreamHandle>,
+    pollers: HashMap<String, Poller>,
     probes: HashMap<MemberId, ProbeHandle>,
     probe_config: ProbeConfig,
     engine: EngineKind,
     events: mpsc::Sender<(Slot, StreamEvent)>,
     reports: mpsc::Sender<ProbeReport>,
+}
+
+/// A poller and the targets it feeds.
+#[derive(Debug)]
+struct Poller {
+    targets: Vec<(Option<u32>, Slot)>,
+    _handle: PollHandle,
 }
 
 impl Runners {
@@ -28,23 +38,59 @@ impl Runners {
         events: mpsc::Sender<(Slot, StreamEvent)>,
         reports: mpsc::Sender<ProbeReport>,
     ) -> Self {
-        Self { streams: HashMap::new(), probes: HashMap::new(), probe_config, engine, events, reports }
+        let (streams, pollers, probes) = (HashMap::new(), HashMap::new(), HashMap::new());
+        Self { streams, pollers, probes, probe_config, engine, events, reports }
     }
 
-    pub(super) fn follow(&mut self, slot: Slot, events: &EventStream) {
-        let EventStream { endpoint, replay, topic, bind } = events.clone();
+    /// Follows targets that have events.
+    pub(super) fn follow(&mut self, started: &[(Slot, RankSpec)]) {
+        let mut polled: HashMap<String, Vec<(Option<u32>, Slot)>> = HashMap::new();
+        for (slot, RankSpec { rank, events }) in started {
+            match events {
+                None => {}
+                Some(EventFeed::Socket(stream)) => self.connect(*slot, stream),
+                Some(EventFeed::Polled { url }) => polled.entry(url.clone()).or_default().push((*rank, *slot)),
+            }
+        }
+        for (url, mut targets) in polled {
+            let former = self.pollers.remove(&url);
+            targets.extend(former.into_iter().flat_map(|poller| poller.targets));
+            self.poll(url, targets);
+        }
+    }
+
+    fn connect(&mut self, slot: Slot, stream: &EventStream) {
+        let EventStream { endpoint, replay, topic, bind } = stream.clone();
         let limits = StreamLimits::default();
         let spec = StreamSpec { endpoint, replay_endpoint: replay, topic, bind, limits };
         self.streams.insert(slot, stream::spawn(slot, spec, self.events.clone()));
     }
 
-    pub(super) fn unfollow(&mut self, slot: Slot) {
-        self.streams.remove(&slot);
+    /// One poller for all targets of an engine, since every answer empties its buffer.
+    fn poll(&mut self, url: String, mut targets: Vec<(Option<u32>, Slot)>) {
+        targets.sort_unstable();
+        let handle = spawn_poll(targets.clone(), PollSpec::new(url.clone()), self.events.clone());
+        self.pollers.insert(url, Poller { targets, _handle: handle });
     }
 
-    pub(super) fn probe(&mut self, member: MemberId, address: WorkerAddress) {
-        let handle = probe::spawn(member, address, self.probe_config.clone(), self.engine, self.reports.clone());
-        self.probes.insert(member, handle);
+    pub(super) fn unfollow(&mut self, slot: Slot) {
+        self.streams.remove(&slot);
+        let polled = |poller: &Poller| poller.targets.iter().any(|(_, polled)| *polled == slot);
+        let url = self.pollers.iter().find(|(_, poller)| polled(poller)).map(|(url, _)| url.clone());
+        if let Some(url) = url
+            && let Some(Poller { mut targets, .. }) = self.pollers.remove(&url)
+        {
+            targets.retain(|(_, polled)| *polled != slot);
+            if !targets.is_empty() {
+                self.poll(url, targets);
+            }
+        }
+    }
+
+    pub(super) fn probe(&mut self, member: MemberId, worker: &WorkerSpec) {
+        let WorkerSpec { address, ask_sources, .. } = *worker;
+        let subject = Subject { member, address, engine: self.engine, ask_sources };
+        self.probes.insert(member, probe::spawn(subject, self.probe_config.clone(), self.reports.clone()));
     }
 
     pub(super) fn unprobe(&mut self, member: MemberId) {
@@ -65,6 +111,7 @@ impl Runners {
     /// Ends everything.
     pub(super) fn stop(&mut self) {
         self.streams.clear();
+        self.pollers.clear();
         self.probes.clear();
     }
 }

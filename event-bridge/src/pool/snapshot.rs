@@ -24,6 +24,8 @@ pub struct PoolSnapshot {
     pub sources: BTreeMap<Slot, (SourceReport, StreamStats)>,
     /// Size of the index.
     pub index: IndexStats,
+    /// Most distinct blocks it may have.
+    pub max_blocks: u64,
     /// log2 of the number of pages.
     pub page_bits: u8,
     /// Learned from events.

@@ -9,6 +9,7 @@ use kv_routing::index::{IndexLimits, Overlaps};
 use kv_routing::target::Slot;
 use kv_routing::wire::{Decision, Epoch, Health, PoolId, TokenizerRef};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tracing::{error, info, warn};
 
@@ -18,10 +19,12 @@ use super::message::{PageBatch, PageOutcome};
 use super::pages::PageQueues;
 use super::runners::Runners;
 use super::snapshot::{Holding, IndexDump, PoolSnapshot, TokenizerStatus};
+use super::sources::Sources;
 use super::table;
 use super::view::{Facts, Told, View};
+use super::warm::{self, WarmFiles};
 use crate::clock;
-use crate::config::PoolConfig;
+use crate::config::{EventFeed, PoolConfig, WorkerAddress, WorkerSpec};
 use crate::discovery::WorkersUpdate;
 use crate::ingest::{Ingest, IngestConfig, Reason, SourceSpec};
 use crate::policy::ShadowTally;
@@ -40,8 +43,12 @@ pub(super) struct State {
     envoys: Vec<watch::Receiver<EnvoyStatus>>,
     tally: ShadowTally,
     runners: Runners,
+    warm: WarmFiles,
     ingest: Ingest,
     pages: PageQueues,
+    /// As configured.
+    workers: Vec<WorkerSpec>,
+    sources: Sources,
     membership: Membership,
     endpoints: Endpoints,
     view: View,
@@ -79,10 +86,12 @@ impl State {
         catalog: Catalog,
         envoys: Vec<watch::Receiver<EnvoyStatus>>,
         tally: ShadowTally,
-        runners: Runners,
+        (runners, warm): (Runners, WarmFiles),
     ) -> Self {
         let ingest = Ingest::new(IngestConfig {
             limits: IndexLimits { max_blocks: config.limits.max_blocks },
+            max_orphans: config.limits.max_orphans,
+            max_pages: config.limits.max_engine_blocks,
             expected_block_size: config.block_size,
             // The standard library's way to a random number.
             secret: RandomState::new().hash_one(epoch.0),
@@ -101,8 +110,11 @@ impl State {
             envoys,
             tally,
             runners,
+            warm,
             ingest,
             pages,
+            workers: Vec::new(),
+            sources: Sources::default(),
             membership: Membership::default(),
             view: View::default(),
             stale: true,
@@ -126,14 +138,22 @@ impl State {
             }
             Ok(workers) => {
                 self.workers_error = None;
-                let changes = self.membership.apply(workers, now, clock::unix_millis());
-                self.carry_out(changes);
-                self.endpoints.invalidate();
-                self.endpoints.write(&mut self.membership, now);
+                self.sources.retain(&workers);
+                self.workers = workers;
+                self.apply_workers(now);
             }
         }
         self.stale = true;
         self.tell(now);
+    }
+
+    /// Brings the members in line with configuration and with what engines said of themselves.
+    fn apply_workers(&mut self, now: Instant) {
+        let workers = self.workers.iter().map(|worker| self.sources.complete(worker)).collect();
+        let changes = self.membership.apply(workers, now, clock::unix_millis());
+        self.carry_out(changes);
+        self.endpoints.invalidate();
+        self.endpoints.write(&mut self.membership, now);
     }
 
     fn carry_out(&mut self, changes: Changes) {
@@ -142,21 +162,27 @@ impl State {
             self.runners.unfollow(slot);
             self.ingest.remove_target(slot);
         }
-        for (slot, rank) in started {
-            let Some(events) = &rank.events else { continue };
-            self.ingest.add_target(
-                slot,
-                SourceSpec { replay: events.replay.is_some(), rank: rank.rank, ..SourceSpec::default() },
-            );
-            self.runners.follow(slot, events);
+        for (slot, rank) in &started {
+            let (replay, polled) = match &rank.events {
+                None => continue,
+                Some(EventFeed::Socket(stream)) => (stream.replay.is_some(), false),
+                Some(EventFeed::Polled { .. }) => (false, true),
+            };
+            self.ingest.add_target(*slot, SourceSpec { replay, polled, rank: rank.rank });
         }
+        for (slot, name) in warm_targets(&self.config.name, &self.membership) {
+            if started.iter().any(|(new, _)| *new == slot) {
+                self.warm.restore(&mut self.ingest, slot, &name);
+            }
+        }
+        self.runners.follow(&started);
         for (member, address) in left {
             info!(pool = self.config.name, worker = %address, "worker leaves");
             self.runners.unprobe(member);
         }
-        for (member, address) in joined {
-            info!(pool = self.config.name, worker = %address, "worker joined");
-            self.runners.probe(member, address);
+        for (member, worker) in joined {
+            info!(pool = self.config.name, worker = %worker.address, "worker joined");
+            self.runners.probe(member, &worker);
         }
         for address in slotless {
             self.counters.slotless += 1;
@@ -164,26 +190,45 @@ impl State {
         }
     }
 
-    /// Takes a probe's report.
-    pub(super) fn on_probe(&mut self, report: ProbeReport, now: Instant) {
-        let old = self.membership.members().find(|member| member.id == report.member);
-        let old = old.map(|member| (member.health, member.restarts));
+    /// Takes a probe's report. Reports about an earlier stay are ignored.
+    pub(super) fn on_probe(&mut self, mut report: ProbeReport, now: Instant) {
+        let Some(old) = self.membership.members().find(|member| member.id == report.member) else { return };
+        let (worker, health, restarts, error) = (old.spec.address, old.health, old.restarts, old.events_error.clone());
+        let news = self.learn_sources(worker, &mut report);
         let Some(member) = self.membership.report(report) else { return };
-        let (pool, worker) = (&self.config.name, member.spec.address);
-        match (old, member.health) {
-            (Some((Health::Unknown | Health::Healthy, _)), Health::Unhealthy) => {
+        let pool = &self.config.name;
+        match (health, member.health) {
+            (Health::Unknown | Health::Healthy, Health::Unhealthy) => {
                 warn!(pool, %worker, error = member.health_error, "worker is unhealthy");
             }
-            (Some((Health::Unknown | Health::Unhealthy, _)), Health::Healthy) => {
+            (Health::Unknown | Health::Unhealthy, Health::Healthy) => {
                 info!(pool, %worker, "worker is healthy");
             }
             _ => {}
         }
-        if old.is_some_and(|(_, restarts)| restarts != member.restarts) {
+        if restarts != member.restarts {
             info!(pool, %worker, "the engine's process was restarted");
+        }
+        if member.events_error.is_some() && member.events_error != error {
+            warn!(pool, %worker, error = member.events_error, "it is not known where the engine publishes its events");
+        }
+        if news {
+            self.apply_workers(now);
         }
         self.stale = true;
         self.tell(now);
+    }
+
+    /// Takes what an engine says of its event sockets; a rank it should have and has not becomes the report's error.
+    /// Returns whether there is something new.
+    fn learn_sources(&mut self, worker: WorkerAddress, report: &mut ProbeReport) -> bool {
+        let Some(Ok(sources)) = &report.sources else { return false };
+        let news = self.sources.learn(worker, sources.clone());
+        let configured = self.workers.iter().find(|configured| configured.address == worker);
+        if let Some(missing) = configured.and_then(|configured| self.sources.missing(configured)) {
+            report.sources = Some(Err(missing));
+        }
+        news
     }
 
     /// Takes events of streams.
@@ -211,6 +256,7 @@ impl State {
     /// What is due by time alone: states of sources, members that have left, retries.
     pub(super) fn on_tick(&mut self, now: Instant) {
         self.refresh_sources();
+        self.tick_warm(now);
         let left = self.membership.expire(now, self.config.drain, |version| {
             self.envoys.iter().all(|envoy| envoy.borrow().has_table(self.id, version))
         });
@@ -226,6 +272,12 @@ impl State {
         for (slot, action) in self.ingest.tick(now.into_std()) {
             self.runners.act(slot, action);
         }
+    }
+
+    /// Saves a target for the next bridge, if one is due.
+    fn tick_warm(&mut self, now: Instant) {
+        let targets = warm_targets(&self.config.name, &self.membership);
+        self.warm.tick(&mut self.ingest, targets, now);
     }
 
     fn refresh_sources(&mut self) {
@@ -280,9 +332,11 @@ impl State {
         self.pages.next_batch(self.ingest.index_mut(), envoy, previous, max)
     }
 
-    /// Follows the workers no longer; what is known stays.
-    pub(super) fn stop_following(&mut self) {
+    /// Follows the workers no longer; what is known stays, and is saved for the next bridge.
+    pub(super) fn stop_following(&mut self) -> Option<JoinHandle<()>> {
         self.runners.stop();
+        let targets = warm_targets(&self.config.name, &self.membership);
+        self.warm.save_all(&mut self.ingest, targets)
     }
 
     /// Tells the catalog what has changed, if anything has.
@@ -321,12 +375,20 @@ impl State {
         let Some(since) = self.known_since else { return false };
         let synchronized = |slot: Slot| {
             self.ingest.report(slot).is_none_or(|report| {
-                !matches!(report.reason, Reason::NotConnected | Reason::Synchronizing | Reason::Checking)
+                !matches!(
+                    report.reason,
+                    Reason::NotConnected | Reason::Restored | Reason::Synchronizing | Reason::Checking
+                )
             })
         };
         let probed = |member: &super::Member| member.health != Health::Unknown || member.health_error.is_some();
         let in_time = now.duration_since(since) < SETTLE_LIMIT;
-        let ready = self.membership.members().all(probed) && self.followed().all(synchronized);
+        let asked = |member: &super::Member| {
+            let unknown = member.spec.ask_sources && !self.sources.knows(member.spec.address);
+            !unknown || member.events_error.is_some() || member.health_error.is_some()
+        };
+        let mut members = self.membership.members();
+        let ready = members.all(|member| probed(member) && asked(member)) && self.followed().all(synchronized);
         (ready || !in_time) && self.tokenizer != TokenizerStatus::Loading
     }
 
@@ -346,6 +408,7 @@ impl State {
             members: self.membership.members().cloned().collect(),
             sources: self.followed().filter_map(source).collect(),
             index: self.ingest.index().stats(),
+            max_blocks: self.config.limits.max_blocks,
             page_bits: self.ingest.index().page_bits(),
             block_size: self.ingest.block_size(),
             expected_block_size: self.config.block_size,
@@ -369,4 +432,18 @@ impl State {
         });
         IndexDump { targets: targets.collect(), holdings }
     }
+}
+
+/// Targets that could be saved, with the names of their states.
+fn warm_targets<'a>(pool: &'a str, membership: &'a Membership) -> impl Iterator<Item = (Slot, String)> + 'a {
+    let of_member = move |member: &'a super::Member| {
+        let address = member.spec.address;
+        member.targets.iter().filter_map(move |target| match &target.spec.events {
+            Some(EventFeed::Socket(stream)) if stream.replay.is_some() => {
+                Some((target.slot, warm::name(pool, address, target.spec.rank, stream)))
+            }
+            _ => None,
+        })
+    };
+    membership.members().flat_map(of_member)
 }

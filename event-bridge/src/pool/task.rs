@@ -12,7 +12,8 @@ use super::message::PoolRequest;
 use super::runners::Runners;
 use super::state::State;
 use super::tokenizer;
-use crate::config::PoolConfig;
+use super::warm::WarmFiles;
+use crate::config::{PoolConfig, WarmStart};
 use crate::discovery::{self, WorkersUpdate};
 use crate::policy::ShadowTally;
 use crate::probe::ProbeReport;
@@ -46,12 +47,14 @@ pub struct PoolTask {
     pub envoys: Vec<watch::Receiver<EnvoyStatus>>,
     /// Where decisions that a shadow looked at are counted.
     pub tally: ShadowTally,
+    /// Where state is kept across restarts.
+    pub warm_start: Option<WarmStart>,
 }
 
 impl PoolTask {
     /// Follows the workers until `intake` is cancelled, and answers requests until nobody can ask any more.
     pub async fn run(self, requests: mpsc::Receiver<PoolRequest>, intake: CancellationToken) {
-        let Self { id, config, epoch, catalog, wakes, envoys, tally } = self;
+        let Self { id, config, epoch, catalog, wakes, envoys, tally, warm_start } = self;
         let (events_tx, events) = mpsc::channel(EVENT_QUEUE);
         let (reports_tx, reports) = mpsc::channel(REPORT_QUEUE);
         let (workers_tx, workers) = mpsc::channel(WORKERS_QUEUE);
@@ -63,7 +66,8 @@ impl PoolTask {
             .clone()
             .map(|dir| tokenizer::compile_in_background(dir, config.chat.clone(), config.cache_dir.clone()));
         let runners = Runners::new(config.probe.clone(), config.engine, events_tx, reports_tx);
-        let state = State::new(id, config, epoch, catalog, envoys, tally, runners);
+        let warm = WarmFiles::new(warm_start, config.name.clone());
+        let state = State::new(id, config, epoch, catalog, envoys, tally, (runners, warm));
         let inputs = Inputs { requests, events, reports, workers, tokenizer };
         serve(state, inputs, wakes, intake).await;
         watching.abort();
@@ -83,11 +87,12 @@ async fn serve(mut state: State, mut inputs: Inputs, wakes: Wakes, intake: Cance
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut tick, mut stopped) = (0_u64, false);
     let mut batch = Vec::with_capacity(EVENTS_AT_ONCE);
+    let mut saving = None;
     loop {
         tokio::select! {
             request = inputs.requests.recv() => match request {
                 Some(request) => answer(&mut state, request),
-                None => return,
+                None => break,
             },
             count = inputs.events.recv_many(&mut batch, EVENTS_AT_ONCE), if !stopped => {
                 if count > 0 {
@@ -111,9 +116,12 @@ async fn serve(mut state: State, mut inputs: Inputs, wakes: Wakes, intake: Cance
             }
             () = intake.cancelled(), if !stopped => {
                 stopped = true;
-                state.stop_following();
+                saving = state.stop_following();
             }
         }
+    }
+    if let Some(saving) = saving {
+        drop(saving.await);
     }
 }
 

@@ -5,8 +5,9 @@ mod http;
 mod load;
 mod names;
 mod prometheus;
+mod sources;
 mod task;
 
 pub use http::{ProbeError, WorkerClient};
 pub use load::{EngineLoad, RankLoad};
-pub use task::{MemberId, ProbeHandle, ProbeReport, spawn};
+pub use task::{MemberId, ProbeHandle, ProbeReport, Subject, spawn};

@@ -9,7 +9,9 @@ use tokio::task::AbortHandle;
 use super::health::HealthTracker;
 use super::http::WorkerClient;
 use super::load::EngineLoad;
+use super::sources::SourceQuestion;
 use crate::config::{EngineKind, ProbeConfig, WorkerAddress};
+use crate::engine::EventSource;
 
 /// A probe that contradicts the last one is repeated after this part of the interval.
 const DOUBT_DIVISOR: u32 = 5;
@@ -29,6 +31,21 @@ pub struct ProbeReport {
     pub health_error: Option<String>,
     /// Load, or why there is none; `None` when the worker did not answer the health probe.
     pub load: Option<Result<EngineLoad, String>>,
+    /// Where it publishes, or why that is not known; `None` when it was not asked this time.
+    pub sources: Option<Result<Vec<EventSource>, String>>,
+}
+
+/// Whom to probe, and for what.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject {
+    /// Its stay in the pool.
+    pub member: MemberId,
+    /// Its address.
+    pub address: WorkerAddress,
+    /// What it is.
+    pub engine: EngineKind,
+    /// Whether to ask where it publishes its events.
+    pub ask_sources: bool,
 }
 
 /// A running probe; dropping it ends it.
@@ -41,19 +58,22 @@ impl Drop for ProbeHandle {
     }
 }
 
-/// Starts probing `address`, at once and then every interval, until the handle or the receiver is dropped.
-pub fn spawn(
-    member: MemberId,
-    address: WorkerAddress,
-    config: ProbeConfig,
-    engine: EngineKind,
-    tx: mpsc::Sender<ProbeReport>,
-) -> ProbeHandle {
+/// Starts probing, at once and then every interval, until the handle or the receiver is dropped.
+pub fn spawn(subject: Subject, config: ProbeConfig, tx: mpsc::Sender<ProbeReport>) -> ProbeHandle {
     let task = tokio::spawn(async move {
+        let Subject { address, engine, ask_sources, .. } = subject;
         let client = WorkerClient::new(address, config.timeout);
         let mut tracker = HealthTracker::new(config.unhealthy_after);
+        let mut question = ask_sources.then(|| SourceQuestion::new(engine, address.socket().ip().to_string()));
         loop {
-            let report = probe(member, &client, &config, engine, &mut tracker).await;
+            let mut report = probe(subject, &client, &config, &mut tracker).await;
+            if let Some(question) = &mut question {
+                if report.health_error.is_some() {
+                    question.doubt();
+                } else {
+                    report.sources = question.ask(&client).await;
+                }
+            }
             if tx.send(report).await.is_err() {
                 return;
             }
@@ -68,20 +88,19 @@ fn pause(config: &ProbeConfig, tracker: &HealthTracker) -> Duration {
 }
 
 async fn probe(
-    member: MemberId,
+    Subject { member, engine, .. }: Subject,
     client: &WorkerClient,
     config: &ProbeConfig,
-    engine: EngineKind,
     tracker: &mut HealthTracker,
 ) -> ProbeReport {
     if let Err(error) = client.get(&config.health_path).await {
         let health = tracker.record(false);
-        return ProbeReport { member, health, health_error: Some(error.to_string()), load: None };
+        return ProbeReport { member, health, health_error: Some(error.to_string()), load: None, sources: None };
     }
     let health = tracker.record(true);
     let load = match client.get(&config.metrics_path).await {
         Ok(body) => Ok(EngineLoad::parse(&String::from_utf8_lossy(&body), engine)),
         Err(error) => Err(error.to_string()),
     };
-    ProbeReport { member, health, health_error: None, load: Some(load) }
+    ProbeReport { member, health, health_error: None, load: Some(load), sources: None }
 }

@@ -1,6 +1,7 @@
 //! Engines that buffer their events and hand them out over HTTP (TensorRT-LLM's `POST /kv_cache_events`). The answer
 //! drains the buffer, so exactly one task may ask: one per endpoint, whatever ranks it gathers.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -58,7 +59,7 @@ pub fn spawn_poll(
     let mut task = JoinSet::new();
     task.spawn(async move {
         // Ends when nobody listens any more.
-        let _ = Poller { targets, spec, tx, method: Method::POST }.run().await;
+        let _ = Poller { targets, spec, tx, method: Method::POST, strangers: BTreeSet::new() }.run().await;
     });
     PollHandle { _task: task }
 }
@@ -85,6 +86,8 @@ struct Poller {
     tx: mpsc::Sender<(Slot, StreamEvent)>,
     /// POST in every release read; some front ends have GET.
     method: Method,
+    /// Ranks without a target, once they were told of.
+    strangers: BTreeSet<u32>,
 }
 
 /// Nobody listens any more.
@@ -144,14 +147,23 @@ impl Poller {
     }
 
     /// Hands out the events of a body that is known to be an array; returns how many there were.
-    async fn hand_out(&self, body: &Bytes) -> Result<usize, Gone> {
+    async fn hand_out(&mut self, body: &Bytes) -> Result<usize, Gone> {
         let events = split_polled(body).unwrap_or_default();
         let received = Instant::now();
         for text in &events {
             let (slot, event) = match polled_head(text) {
                 Ok((seq, rank)) => {
                     let payload = body.slice_ref(text.as_bytes());
-                    (self.target(rank), StreamEvent::Live { seq, payload, received })
+                    let target = self.target(rank);
+                    if let (None, Some(rank)) = (target, rank)
+                        && self.strangers.insert(rank)
+                    {
+                        warn!(
+                            url = self.spec.url,
+                            rank, "events of a rank that is not configured are left out: set `ranks`"
+                        );
+                    }
+                    (target, StreamEvent::Live { seq, payload, received })
                 }
                 Err(error) => (self.target(None), StreamEvent::Undecodable { reason: error.to_string() }),
             };
@@ -164,8 +176,9 @@ impl Poller {
 
     fn target(&self, rank: Option<u32>) -> Option<Slot> {
         let exact = self.targets.iter().find(|(of, _)| *of == rank);
-        let target = exact.or_else(|| self.targets.first().filter(|_| rank.is_none()));
-        target.map(|(_, slot)| *slot)
+        // An engine with a single rank may or may not number it.
+        let only = self.targets.first().filter(|(of, _)| rank.is_none() || (rank == Some(0) && of.is_none()));
+        exact.or(only).map(|(_, slot)| *slot)
     }
 
     async fn tell_all(&self, event: impl Fn() -> StreamEvent) -> Result<(), Gone> {

@@ -4,11 +4,13 @@
 mod envoy;
 mod envoys;
 mod events;
-#[allow(dead_code, reason = "shared with the tests of streams, which use more of it")]
+#[allow(dead_code, reason = "shared with the tests of streams, which use other parts of it")]
 #[path = "../streams/fake.rs"]
 mod fake;
 mod policy;
 mod shutdown;
+mod sources;
 mod support;
+mod warm;
 mod worker;
 mod workers;

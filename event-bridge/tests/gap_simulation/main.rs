@@ -1,5 +1,5 @@
-//! Streams over a network that drops, repeats, reorders and truncates, with connections lost and engines started anew in the
-//! middle of replays: in the end the index is what the engine holds, or the state says that it may not be.
+//! Streams over a network that drops, repeats, reorders and truncates, with connections lost, engines started anew in the
+//! middle of replays, and bridges started anew with a state they saved some time ago: in the end the index is what the engine holds, or the state says that it may not be.
 //!
 //! `GAP_RUNS=10000 cargo test -p event-bridge --test gap_simulation` runs as many seeds; `GAP_SEED=n` runs one of them.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
@@ -32,7 +32,7 @@ fn never_exact_and_wrong() {
         assert!(tally.runs == tally.exact + tally.other);
         assert!(tally.exact * 2 > tally.runs, "{tally:?}");
         assert!(tally.gaps > tally.runs && tally.restarts * 4 > tally.runs, "{tally:?}");
-        assert!(tally.losses > 0 && tally.duplicates > 0, "{tally:?}");
+        assert!(tally.losses > 0 && tally.duplicates > 0 && tally.restored * 10 > tally.runs, "{tally:?}");
     }
 }
 
@@ -45,6 +45,7 @@ struct Tally {
     restarts: u64,
     losses: u64,
     duplicates: u64,
+    restored: u64,
 }
 
 fn run(seed: u64, tally: &mut Tally) {
@@ -87,10 +88,11 @@ fn run(seed: u64, tally: &mut Tally) {
     tally.runs += 1;
     tally.exact += u64::from(report.state == SourceState::Exact);
     tally.other += u64::from(report.state != SourceState::Exact);
-    tally.gaps += report.gaps;
-    tally.restarts += report.restarts;
-    tally.losses += report.losses;
-    tally.duplicates += report.duplicate_batches;
+    tally.gaps += report.gaps + world.past.gaps;
+    tally.restarts += report.restarts + world.past.restarts;
+    tally.losses += report.losses + world.past.losses;
+    tally.duplicates += report.duplicate_batches + world.past.duplicates;
+    tally.restored += world.past.restored;
 }
 
 /// Every run has some faults and is spared others.
@@ -109,6 +111,8 @@ fn weather(dice: &mut Dice) -> Weather {
         cut_replay: chance(400),
         thin_replay: chance(300),
         deaf: chance(300),
+        save: chance(200),
+        bridge_restart: chance(60),
     };
     weather.replay = dice.below(5) > 0;
     weather.keep = dice.below(4) == 0;

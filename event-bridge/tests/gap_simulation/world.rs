@@ -5,9 +5,10 @@ use std::collections::{BTreeSet, BinaryHeap};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use event_bridge::ingest::{Action, GapPolicy, Ingest, IngestConfig, Parity, SourceReport, SourceSpec};
+use event_bridge::ingest::{Action, GapPolicy, Ingest, IngestConfig, Parity, Saved, SourceReport, SourceSpec};
 use event_bridge::stream::{ReplayId, StreamEvent};
 use kv_routing::target::Slot;
+use kv_routing::wire::SourceState;
 
 use super::dice::Dice;
 use super::engine::Engine;
@@ -34,6 +35,10 @@ pub(crate) struct Weather {
     pub(crate) thin_replay: usize,
     /// The replay endpoint does not answer at all.
     pub(crate) deaf: usize,
+    /// The bridge saves its state.
+    pub(crate) save: usize,
+    /// The bridge is started anew, with the state it saved last.
+    pub(crate) bridge_restart: usize,
 }
 
 /// What happens at a time.
@@ -52,6 +57,17 @@ enum Delivery {
     Live { seq: u64, payload: Bytes },
     Replayed { id: u64, seq: u64, payload: Bytes },
     ReplayEnd { id: u64, complete: bool },
+}
+
+/// What former bridges of a run met.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Past {
+    pub(crate) gaps: u64,
+    pub(crate) restarts: u64,
+    pub(crate) losses: u64,
+    pub(crate) duplicates: u64,
+    /// Bridges that were given the state of a former one.
+    pub(crate) restored: u64,
 }
 
 pub(crate) struct World {
@@ -74,21 +90,20 @@ pub(crate) struct World {
     /// A batch that lets the next one pass.
     late: Option<Delivery>,
     lives: u64,
+    saved: Option<Vec<u8>>,
+    /// Counters of former bridges.
+    pub(crate) past: Past,
     /// Faults happen.
     stormy: bool,
 }
 
 impl World {
     pub(crate) fn new(seed: u64, weather: Weather) -> Self {
-        let gap_policy = if weather.keep { GapPolicy::Keep } else { GapPolicy::Clear };
-        let mut ingest = Ingest::new(IngestConfig { gap_policy, ..IngestConfig::default() });
-        ingest.add_target(SLOT, SourceSpec { replay: weather.replay, rank: Some(0), ..SourceSpec::default() });
-        ingest.set_parity(SLOT, Parity::Shown);
         Self {
             dice: Dice::new(seed),
             engine: Engine::new(weather.keeps, seed),
             weather,
-            ingest,
+            ingest: new_ingest(weather),
             now: 0,
             began: Instant::now(),
             agenda: BinaryHeap::new(),
@@ -99,6 +114,8 @@ impl World {
             asked: 0,
             late: None,
             lives: 1,
+            saved: None,
+            past: Past::default(),
             stormy: true,
         }
     }
@@ -140,6 +157,32 @@ impl World {
         self.disconnect();
     }
 
+    /// The bridge ends and begins anew, with what it saved at some time. Nothing that was under way reaches it.
+    fn restart_bridge(&mut self) {
+        let report = self.report();
+        self.past.gaps += report.gaps;
+        self.past.restarts += report.restarts;
+        self.past.losses += report.losses;
+        self.past.duplicates += report.duplicate_batches;
+        self.ingest = new_ingest(self.weather);
+        if let Some(saved) = &self.saved {
+            let saved = Saved::decode(saved).unwrap();
+            assert!(self.ingest.restore(SLOT, &saved), "nothing else is in the index");
+            self.past.restored += 1;
+            let report = self.report();
+            assert!(matches!(report.state, SourceState::Stale), "not before the engine was asked: {report:?}");
+        }
+        (self.agenda, self.late, self.asked) = (BinaryHeap::new(), None, 0);
+        self.line_busy = self.now + self.dice.between(1, 300) as u64;
+        self.connect();
+    }
+
+    fn save(&mut self) {
+        if let Some(saved) = self.ingest.save(SLOT, "target".into()) {
+            self.saved = Some(saved.encode());
+        }
+    }
+
     /// One batch of the engine, and perhaps a fault.
     pub(crate) fn work(&mut self) {
         let weather = self.weather;
@@ -147,6 +190,11 @@ impl World {
             self.restart();
         } else if self.stormy && self.dice.permille(weather.disconnect) {
             self.disconnect();
+        } else if self.stormy && self.dice.permille(weather.bridge_restart) {
+            self.restart_bridge();
+        }
+        if self.dice.permille(weather.save) {
+            self.save();
         }
         let (seq, payload) = self.engine.work(&mut self.dice);
         if !self.subscribed {
@@ -286,6 +334,14 @@ impl World {
         });
         all
     }
+}
+
+fn new_ingest(weather: Weather) -> Ingest {
+    let gap_policy = if weather.keep { GapPolicy::Keep } else { GapPolicy::Clear };
+    let mut ingest = Ingest::new(IngestConfig { gap_policy, ..IngestConfig::default() });
+    ingest.add_target(SLOT, SourceSpec { replay: weather.replay, rank: Some(0), ..SourceSpec::default() });
+    ingest.set_parity(SLOT, Parity::Shown);
+    ingest
 }
 
 fn is_answer(happening: &Happening, of: u64) -> bool {

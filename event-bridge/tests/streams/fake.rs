@@ -76,6 +76,14 @@ impl Fake {
         self.publish.send(batch).unwrap();
     }
 
+    /// Forgets all batches but the newest.
+    pub(crate) fn keep_last(&mut self, count: usize) {
+        let mut kept = self.kept.lock().unwrap();
+        while kept.len() > count {
+            kept.pop_front();
+        }
+    }
+
     /// A batch that is replayed and was never published, as before the subscription.
     pub(crate) fn remember(&mut self, payload: &[u8]) {
         self.kept.lock().unwrap().push_back((self.next, Bytes::copy_from_slice(payload)));

@@ -1,6 +1,7 @@
 //! Event sockets against publishers we did not write, and against peers that misbehave.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
+#[allow(dead_code, reason = "shared with the tests of the bridge, which use more of it")]
 mod fake;
 mod follow;
 mod hostile;

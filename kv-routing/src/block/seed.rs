@@ -26,6 +26,11 @@ impl HashSeed {
         Self(BASE_SEED.wrapping_add(part(adapter, 0)).wrapping_add(part(salt, 1)))
     }
 
+    /// The seed whose [`HashSeed::value`] is this.
+    pub fn from_value(value: u64) -> Self {
+        Self(value)
+    }
+
     /// The number fed to XXH3.
     pub fn value(self) -> u64 {
         self.0

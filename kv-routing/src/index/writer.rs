@@ -8,6 +8,8 @@ mod matching;
 mod remove;
 mod store;
 
+use std::collections::BTreeSet;
+
 use self::evict::EvictionQueue;
 use self::holdings::Holdings;
 use super::block_map::{BlockAt, BlockMap};
@@ -37,6 +39,8 @@ pub struct PrefixIndex {
     holders: u64,
     holder_blocks: u64,
     evicted_blocks: u64,
+    /// Targets that lost something to a bound since somebody asked.
+    bereft: BTreeSet<Slot>,
 }
 
 /// What else than its bounds shapes an index. Tests use small numbers to reach every edge.
@@ -79,7 +83,13 @@ impl PrefixIndex {
             holders: 0,
             holder_blocks: 0,
             evicted_blocks: 0,
+            bereft: BTreeSet::new(),
         }
+    }
+
+    /// Targets of which blocks were dropped for a bound since the last call: the index no longer shows all they hold.
+    pub fn take_bereft(&mut self) -> BTreeSet<Slot> {
+        std::mem::take(&mut self.bereft)
     }
 
     /// Whether any target holds `block`.

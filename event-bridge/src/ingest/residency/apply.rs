@@ -62,8 +62,7 @@ impl Residency {
         }
         let Some(Membership { kind: Kind::Full(ordinal, group), .. }) = self.groups.get_mut(at) else { return };
         let (slot, group_ordinal) = (self.slot, *ordinal);
-        let mut effects =
-            Effects { index: &mut *context.index, slot, shared: &mut self.shared, group: group_ordinal, evicted: 0 };
+        let mut effects = Effects { index: &mut *context.index, slot, shared: &mut self.shared, group: group_ordinal };
         match usable {
             Some((size, page, seed)) => {
                 let mut run = StoreRun {
@@ -80,7 +79,6 @@ impl Residency {
             }
             None => store_unusable(group, event, tier, &mut effects),
         }
-        self.counters.evicted += effects.evicted;
     }
 
     fn remove(&mut self, event: &Removed<'_>, context: &mut Context<'_>) {
@@ -128,7 +126,6 @@ impl Residency {
         if !known || !group.release(moved.hash, from, &mut effects) {
             counters.unknown_removals += 1;
         }
-        counters.evicted += effects.evicted;
     }
 
     /// Position of a full-attention group; `None` for any other. A kind once said is remembered, since removals do not
@@ -189,13 +186,8 @@ impl Residency {
         context: &'a mut Context<'_>,
     ) -> Option<(&'a mut Group, Effects<'a>, &'a mut super::Counters)> {
         let Membership { kind: Kind::Full(ordinal, group), .. } = self.groups.get_mut(at)? else { return None };
-        let effects = Effects {
-            index: &mut *context.index,
-            slot: self.slot,
-            shared: &mut self.shared,
-            group: *ordinal,
-            evicted: 0,
-        };
+        let effects =
+            Effects { index: &mut *context.index, slot: self.slot, shared: &mut self.shared, group: *ordinal };
         Some((group, effects, &mut self.counters))
     }
 }

@@ -6,6 +6,8 @@ use kv_routing::block::BlockSize;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Blocks {
     size: Option<BlockSize>,
+    /// A former bridge says so, and no event has yet.
+    presumed: bool,
     expected: Option<BlockSize>,
     min_tokens: u32,
 }
@@ -18,7 +20,7 @@ const USUAL_BUFFERED_BLOCK: u32 = 32;
 
 impl Blocks {
     pub(crate) fn new(expected: Option<BlockSize>, min_tokens: u32) -> Self {
-        Self { size: None, expected, min_tokens }
+        Self { size: None, presumed: false, expected, min_tokens }
     }
 
     pub(crate) fn size(&self) -> Option<BlockSize> {
@@ -33,8 +35,19 @@ impl Blocks {
     /// The pool's block size, which the first page decides: its own size, or a multiple of it when it is tiny.
     /// `None` for a page size no engine has.
     pub(crate) fn learn(&mut self, page_tokens: u32) -> Option<BlockSize> {
+        if self.size.is_none() || self.presumed {
+            let told = self.size_for(page_tokens);
+            self.presumed &= told.is_none();
+            self.size = told.or(self.size);
+        }
+        self.size
+    }
+
+    /// The pool's block size, which was `tokens` for a former bridge; events may still say otherwise.
+    pub(crate) fn presume(&mut self, tokens: u32) -> Option<BlockSize> {
         if self.size.is_none() {
-            self.size = self.size_for(page_tokens);
+            self.size = BlockSize::new(tokens);
+            self.presumed = true;
         }
         self.size
     }
@@ -75,6 +88,16 @@ mod tests {
         assert_eq!(learned(Some(64), 3), Some(9));
         assert_eq!(learned(None, 0), None);
         assert_eq!(learned(None, BlockSize::MAX + 1), None);
+    }
+
+    #[test]
+    fn what_a_former_bridge_knew_holds_until_a_page_says_otherwise() {
+        let mut blocks = Blocks::new(None, 8);
+        assert_eq!(blocks.presume(32).map(BlockSize::tokens), Some(32));
+        assert_eq!(blocks.learn(0).map(BlockSize::tokens), Some(32));
+        assert_eq!(blocks.learn(64).map(BlockSize::tokens), Some(64));
+        assert_eq!(blocks.presume(32).map(BlockSize::tokens), Some(64));
+        assert_eq!(blocks.learn(16).map(BlockSize::tokens), Some(64));
     }
 
     #[test]

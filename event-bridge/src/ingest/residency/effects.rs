@@ -28,8 +28,6 @@ pub(super) struct Effects<'a> {
     pub(super) shared: &'a mut Shared,
     /// Ordinal of the group whose changes these are.
     pub(super) group: u8,
-    /// Blocks the index dropped for its bound meanwhile.
-    pub(super) evicted: u64,
 }
 
 impl Shared {
@@ -61,12 +59,13 @@ impl Effects<'_> {
     /// `blocks`, a piece of a chain behind `before`, are now held.
     pub(super) fn show(&mut self, tier: Tier, before: Option<SequenceHash>, blocks: &[SequenceHash]) {
         if self.shared.groups(tier) <= 1 {
-            return self.store(tier, before, blocks);
+            self.index.store(self.slot, tier, before, blocks);
+            return;
         }
         let mut parent = before;
         for block in blocks {
             if self.join(tier, *block) {
-                self.store(tier, parent, &[*block]);
+                self.index.store(self.slot, tier, parent, &[*block]);
             }
             parent = Some(*block);
         }
@@ -77,11 +76,6 @@ impl Effects<'_> {
         if self.shared.groups(tier) <= 1 || self.leave(tier, block) {
             self.index.remove(self.slot, tier, block);
         }
-    }
-
-    fn store(&mut self, tier: Tier, before: Option<SequenceHash>, blocks: &[SequenceHash]) {
-        let outcome = self.index.store(self.slot, tier, before, blocks);
-        self.evicted += u64::from(outcome.evicted_blocks);
     }
 
     /// Counts one reference of this group; `true` when every group has the block from now on.

@@ -45,6 +45,18 @@ impl Group {
         }
     }
 
+    /// Estimated bytes of memory.
+    pub(super) fn bytes(&self) -> usize {
+        /// Of a table entry beside key and value.
+        const ENTRY: usize = 1;
+        let table = |capacity: usize, value: usize| capacity * (size_of::<EngineHash>() + value + ENTRY);
+        table(self.pages.capacity(), size_of::<Page>())
+            + table(self.seeds.capacity(), size_of::<HashSeed>())
+            + self.wide.values().map(|blocks| table(1, 16) + blocks.len() * size_of::<SequenceHash>()).sum::<usize>()
+            + self.strips.bytes()
+            + self.orphans.bytes()
+    }
+
     /// Where the chain goes on behind `parent`; `None` when the page is not known.
     pub(super) fn behind(&self, parent: Option<EngineHash>) -> Option<Place> {
         let Some(parent) = parent else { return Some(Place::Boundary(None)) };

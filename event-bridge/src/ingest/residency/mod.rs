@@ -14,6 +14,7 @@ mod keys;
 mod map;
 mod orphan;
 mod page;
+mod saved;
 mod settle;
 mod store;
 mod strip;
@@ -55,7 +56,7 @@ pub(crate) struct Counters {
     pub(crate) orphans_dropped: u64,
     pub(crate) overflows: u64,
     pub(crate) clears: u64,
-    /// Blocks that the index dropped for its bound when this target stored something.
+    /// Times that the index dropped some of its blocks for a bound.
     pub(crate) evicted: u64,
 }
 
@@ -103,9 +104,13 @@ pub(crate) struct Context<'a> {
 
 impl Residency {
     pub(crate) fn new(slot: Slot, secret: u64, bounds: Bounds) -> Self {
+        Self::empty(slot, Keyed::new(secret), bounds)
+    }
+
+    fn empty(slot: Slot, keyed: Keyed, bounds: Bounds) -> Self {
         Self {
             slot,
-            keyed: Keyed::new(secret),
+            keyed,
             bounds,
             groups: Vec::new(),
             next_ordinal: 0,
@@ -162,6 +167,16 @@ impl Residency {
         } else {
             None
         }
+    }
+
+    /// The index has dropped some of its blocks to stay within a bound.
+    pub(crate) fn lose_to_bound(&mut self) {
+        self.counters.evicted += 1;
+    }
+
+    /// Estimated bytes of memory of everything it knows of pages.
+    pub(crate) fn bytes(&self) -> usize {
+        self.full_groups().map(Group::bytes).sum()
     }
 
     /// Forgets everything it holds. Kinds of groups are kept: they belong to the model.

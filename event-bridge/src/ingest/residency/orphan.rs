@@ -47,6 +47,13 @@ impl Orphans {
         self.pages.len()
     }
 
+    /// Estimated bytes of memory.
+    pub(super) fn bytes(&self) -> usize {
+        let entry =
+            size_of::<(EngineHash, Orphan)>() + size_of::<(EngineHash, Vec<EngineHash>)>() + size_of::<EngineHash>();
+        self.pages.len() * entry + self.tokens * size_of::<TokenId>()
+    }
+
     /// Whether one of them is a page of the usual size. Engines name the units of unfinished pages, whose parents they
     /// never announce; nothing is missed with those.
     pub(super) fn matter(&self, usual_tokens: u32) -> bool {

@@ -19,7 +19,7 @@ pub(super) enum Content {
 }
 
 /// References to a page, per tier.
-type Refs = [u16; 3];
+pub(super) type Refs = [u16; 3];
 
 /// One engine page of one group. There is one per block and target, so it is packed.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +48,16 @@ impl Page {
             Content::Dead => (Kind::Dead, 0),
         };
         Self { word, refs: Refs::default(), kind, seeded }
+    }
+
+    /// A page with its references.
+    pub(super) fn with_refs(content: Content, seeded: bool, refs: Refs) -> Self {
+        Self { refs, ..Self::new(content, seeded) }
+    }
+
+    /// References per tier.
+    pub(super) fn refs(&self) -> Refs {
+        self.refs
     }
 
     pub(super) fn content(&self) -> Content {

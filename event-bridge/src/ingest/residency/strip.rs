@@ -112,6 +112,14 @@ pub(super) struct Strips {
 }
 
 impl Strips {
+    /// Estimated bytes of memory.
+    pub(super) fn bytes(&self) -> usize {
+        let of_strip = |strip: &Strip| {
+            strip.pages.capacity() * size_of::<EngineHash>() + strip.tokens.capacity() * size_of::<TokenId>()
+        };
+        self.slots.capacity() * size_of::<Option<Strip>>() + self.slots.iter().flatten().map(of_strip).sum::<usize>()
+    }
+
     pub(super) fn get(&self, id: StripId) -> Option<&Strip> {
         self.slots.get(id.0 as usize)?.as_ref()
     }

@@ -27,6 +27,7 @@ mod held;
 mod live;
 mod loss;
 mod recover;
+mod saved;
 
 #[cfg(test)]
 mod tests;
@@ -309,7 +310,8 @@ impl Sequencer {
     /// What order alone says about the source.
     pub(crate) fn standing(&self) -> Standing {
         if !self.ever_connected {
-            return Standing::None(Reason::NotConnected);
+            let restored = self.last.is_some();
+            return if restored { Standing::Stale(Reason::Restored) } else { Standing::None(Reason::NotConnected) };
         }
         if !self.connected {
             return Standing::Stale(Reason::Disconnected);

@@ -28,6 +28,16 @@ impl PrefixIndex {
         }
     }
 
+    /// Calls `visit` for every piece of a chain of which `slot` holds something, with the block before it (`None`: chain root).
+    /// Costs what the slot holds, not what the index has.
+    pub fn for_each_piece(&mut self, slot: Slot, mut visit: impl FnMut(Option<SequenceHash>, &[SequenceHash])) {
+        for weak in self.holdings.runs(slot, &self.runs) {
+            if let Some(run) = self.runs.upgrade(weak) {
+                visit(run.parent, &run.hashes);
+            }
+        }
+    }
+
     /// Depth of a run's first block. `depths` remembers those found before.
     fn depth(&self, id: RunId, run: &Run, depths: &mut HashMap<RunId, Option<u32>>) -> Option<u32> {
         let mut path = Vec::new();

@@ -40,6 +40,8 @@ impl PrefixIndex {
 
     fn cut(&mut self, id: RunId, keep: u16) {
         if let Some(run) = self.runs.get_mut(id) {
+            let losers = run.holders.iter().filter(|holder| holder.extent() > keep);
+            self.bereft.extend(losers.map(|holder| holder.slot));
             let (lost, change) = run.cut(keep);
             self.after_loss(id, &lost, change);
         }

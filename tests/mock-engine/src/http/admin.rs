@@ -98,6 +98,21 @@ pub(super) async fn kv_event_sources(State(app): State<Arc<App>>) -> Json<Value>
     Json(Value::Object(sources))
 }
 
+/// Event sockets as SGLang tells them: the ports of rank 0, to which others add their rank.
+fn sglang_events(app: &App) -> Option<Value> {
+    let publisher = app.ranks.first()?.publisher()?;
+    let port = |endpoint: &str| endpoint.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+    Some(json!({
+        "publisher": "zmq",
+        "endpoint_host": "*",
+        "endpoint_port_base": port(publisher.endpoint()),
+        "replay_endpoint_port_base": publisher.replay_endpoint().and_then(port),
+        "topic": app.config.events.as_ref().map(|events| &events.topic),
+        "block_size": app.config.block_size,
+        "dp_size": app.ranks.len(),
+    }))
+}
+
 /// What SGLang tells about itself: role and bootstrap port among it.
 pub(super) async fn server_info(State(app): State<Arc<App>>) -> Json<Value> {
     let mode = match app.config.transfer.role {
@@ -111,6 +126,7 @@ pub(super) async fn server_info(State(app): State<Arc<App>>) -> Json<Value> {
         "disaggregation_bootstrap_port": app.side_address.map(|address| address.port()),
         "dp_size": app.ranks.len(),
         "page_size": app.config.block_size,
+        "kv_events": sglang_events(&app),
         "max_total_num_tokens": u64::from(app.config.num_blocks - 1) * u64::from(app.config.block_size),
         "version": "0.5.23",
     }))

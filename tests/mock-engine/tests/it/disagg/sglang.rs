@@ -98,5 +98,7 @@ async fn requests_without_a_room_are_refused_and_the_role_is_told() {
     let info = pair.to_prefill.get("/server_info").await.json();
     assert_eq!(info["disaggregation_mode"], "prefill");
     assert_eq!(info["disaggregation_bootstrap_port"], pair.bootstrap_port());
+    let events = &info["kv_events"];
+    assert!(events["endpoint_port_base"].as_u64() > Some(0) && events["dp_size"] == 1, "{events}");
     assert_eq!(pair.to_decode.get("/get_server_info").await.json()["disaggregation_mode"], "decode");
 }
