@@ -75,21 +75,29 @@ test-swaps: wasm build ## 50 policy swaps in 50 s, 10 of them refused, under 200
 
 test: lint test-unit test-wasm envoy-validate test-e2e ## Everything that is checked
 
-# --- against other software, not part of `make test` ---
+# --- longer checks, not part of `make test` ---
 
 .PHONY: test-dynamo
 test-dynamo: setup ## The bridge's index against that of Dynamo's indexer, on events of Dynamo's mocker (fetches 600 MB once)
 	cargo build --package event-bridge
 	@scripts/test-dynamo.sh
 
+.PHONY: fuzz
+fuzz: setup ## Fuzz every decoder (FUZZ_SECONDS=300 each, FUZZ_TARGETS="batch page" for some of them)
+	@scripts/fuzz.sh
+
 # --- run and measure ---
 
-.PHONY: run bench bench-path bench-replay
+.PHONY: run bench bench-ingest bench-path bench-replay
 run: wasm build ## Envoy, bridge and two simulated engines (or WORKERS="ip:port ...") until Ctrl-C
 	@target/debug/run-local
 
 bench: setup ## Benchmarks of the pure core
 	cargo bench --package kv-routing
+
+bench-ingest: setup ## Events to index and pages: cost per event, and a pool of 200 engines at 300,000 block events/s for a minute
+	cargo bench --package event-bridge --bench ingest
+	cargo bench --package event-bridge --bench ingest_load
 
 bench-path: setup ## What the filter adds to a request: Envoy with it, without it, and no Envoy
 	cargo run --release --package bench --bin path
