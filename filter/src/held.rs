@@ -1,4 +1,4 @@
-//! Requests whose prompt is done in slices, and the ticks that go on with them.
+//! Requests that wait: for the next slice of their prompt, or for the answer to an HTTP call; and the ticks that go on with the former.
 //!
 //! Between two slices the thread must get back to its event loop, or every other request on it waits for the whole prompt.
 //! Only a timer does that: a shared queue's callback comes sooner, but within the same turn of the loop, before any socket
@@ -19,37 +19,57 @@ pub const TICK_MS: u32 = 100;
 /// Period while something is held; a timer's least.
 pub const SLICE_TICK_MS: u32 = 1;
 
-/// Requests with slices left, each with its context; the one that waits longest comes first.
+/// Requests that wait, each with its context.
 #[derive(Debug, Default)]
-pub struct Held(VecDeque<(u32, Rc<RefCell<Flow>>)>);
+pub struct Held {
+    /// With slices left; the one that waits longest comes first.
+    sliced: VecDeque<(u32, Rc<RefCell<Flow>>)>,
+    /// With an HTTP call on its way.
+    calling: Vec<Calling>,
+}
+
+#[derive(Debug)]
+struct Calling {
+    call: u32,
+    context: u32,
+    flow: Rc<RefCell<Flow>>,
+}
 
 impl Held {
-    /// Holds a request. In its own context: the ticks that speed up are those of its root context.
+    /// Holds a request for its next slice. In its own context: the ticks that speed up are those of its root context.
     pub fn hold(&mut self, host: &impl Host, context: u32, flow: Rc<RefCell<Flow>>) {
-        if self.0.is_empty() {
+        if self.sliced.is_empty() {
             host.set_tick_period(SLICE_TICK_MS);
         }
-        self.0.push_back((context, flow));
-    }
-
-    /// Puts a request with slices left behind the others.
-    pub fn put_back(&mut self, context: u32, flow: Rc<RefCell<Flow>>) {
-        self.0.push_back((context, flow));
+        self.sliced.push_back((context, flow));
     }
 
     /// Takes the request that waits longest.
     pub fn take_first(&mut self) -> Option<(u32, Rc<RefCell<Flow>>)> {
-        self.0.pop_front()
+        self.sliced.pop_front()
     }
 
     /// Lets the request of `context` go, as it is over.
     pub fn drop_context(&mut self, context: u32) {
-        self.0.retain(|(held, _)| *held != context);
+        self.sliced.retain(|(held, _)| *held != context);
+        self.calling.retain(|calling| calling.context != context);
     }
 
-    /// Whether nothing is held.
+    /// Holds a request for the answer to its call.
+    pub fn await_answer(&mut self, call: u32, context: u32, flow: Rc<RefCell<Flow>>) {
+        self.calling.push(Calling { call, context, flow });
+    }
+
+    /// Takes the request that waits for the answer to `call`.
+    pub fn take_answered(&mut self, call: u32) -> Option<(u32, Rc<RefCell<Flow>>)> {
+        let at = self.calling.iter().position(|calling| calling.call == call)?;
+        let Calling { context, flow, .. } = self.calling.swap_remove(at);
+        Some((context, flow))
+    }
+
+    /// Whether no request has slices left.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.sliced.is_empty()
     }
 }
 

@@ -8,6 +8,8 @@
 //! - the request body may be read in the body and trailers callbacks and while the request is held after them;
 //! - response headers may be read and written in the response headers callback only;
 //! - the response body may be read in the response body callback only;
+//! - the answer to an HTTP call may be read in its callback only, and its headers only when it has any: a call that
+//!   failed has none;
 //! - a request is resumed or answered at most once.
 
 pub mod envoy;
@@ -37,6 +39,21 @@ pub enum HostError {
     /// The request is over.
     #[error("no such context")]
     NoContext,
+    /// This thread has no such cluster.
+    #[error("no such cluster")]
+    NoCluster,
+}
+
+/// What came of an HTTP call, as its callback is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Number of the call, as [`Host::call`] returned it.
+    pub call: u32,
+    /// Number of headers. 0 when the call was reset or its answer too long; then there is no body either. A call that could
+    /// not connect is answered with 503, one that took too long with 504.
+    pub headers: usize,
+    /// Bytes of the body.
+    pub body: usize,
 }
 
 /// A value of shared data.
@@ -92,6 +109,17 @@ pub trait Host {
     fn resume_request(&self);
     /// Answers the request from here.
     fn reply(&self, status: u32, headers: &[(&str, &str)], body: &[u8]);
+
+    /// Sends an HTTP request to a cluster. Its answer comes to the callback of the stream Envoy called last, and never when
+    /// that stream ends before. Returns the number of the call.
+    ///
+    /// # Errors
+    /// [`HostError::NoCluster`].
+    fn call(&self, cluster: &str, headers: &[(&str, &str)], body: &[u8], timeout_ms: u32) -> Result<u32, HostError>;
+    /// A header of the answer to a call that has headers.
+    fn answer_header(&self, name: &str) -> Option<Vec<u8>>;
+    /// The first `bytes` bytes of the answer to a call.
+    fn answer_body(&self, bytes: usize) -> Vec<u8>;
 
     /// A response header.
     fn response_header(&self, name: &str) -> Option<Vec<u8>>;

@@ -8,9 +8,9 @@ use std::rc::Rc;
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
 
-use crate::flow::{Stream, pass_unconfigured};
-use crate::host::Verdict;
+use crate::flow::{Stream, on_answer, pass_unconfigured};
 use crate::host::envoy::EnvoyHost;
+use crate::host::{Answer, Verdict};
 use crate::ingest::IngestStream;
 use crate::vm::Vm;
 
@@ -72,6 +72,12 @@ impl Context for Http {
     fn on_done(&mut self) -> bool {
         self.watch(|stream, vm| stream.on_done(vm, &EnvoyHost));
         true
+    }
+
+    fn on_http_call_response(&mut self, call: u32, headers: usize, body: usize, _: usize) {
+        if let Ok(mut vm) = self.vm.try_borrow_mut() {
+            on_answer(&mut vm, &EnvoyHost, Answer { call, headers, body });
+        }
     }
 }
 

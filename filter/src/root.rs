@@ -9,10 +9,10 @@ use proxy_wasm::types::ContextType;
 use kv_routing::wire::UnixMillis;
 
 use crate::config::{Config, IngestConfig, RouteConfig};
-use crate::flow::Stream;
+use crate::flow::{Stream, on_answer};
 use crate::held::{TICK_MS, Ticker};
 use crate::host::envoy::EnvoyHost;
-use crate::host::{Host, Severity};
+use crate::host::{Answer, Host, Severity};
 use crate::http::{self, Http};
 use crate::ingest::IngestStream;
 use crate::vm::Vm;
@@ -39,7 +39,14 @@ impl Root {
     }
 }
 
-impl Context for Root {}
+impl Context for Root {
+    /// Calls sent while a request got its slice from a tick are answered here.
+    fn on_http_call_response(&mut self, call: u32, headers: usize, body: usize, _: usize) {
+        if let Ok(mut vm) = self.vm.try_borrow_mut() {
+            on_answer(&mut vm, &EnvoyHost, Answer { call, headers, body });
+        }
+    }
+}
 
 impl RootContext for Root {
     fn on_configure(&mut self, _: usize) -> bool {

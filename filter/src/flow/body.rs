@@ -7,7 +7,7 @@ use kv_routing::openai::{Endpoint, InferenceRequest, parse};
 use super::policy::Ruled;
 use super::prompt::Asked;
 use super::{Flow, Headers, Next, State, Unrouted};
-use crate::host::Host;
+use crate::host::{Answer, Host};
 use crate::view::Blind;
 use crate::vm::Vm;
 
@@ -28,6 +28,11 @@ impl Flow {
             State::Reading(..) => self.on_whole_body(vm, host),
             _ => self.as_held(),
         }
+    }
+
+    /// The answer to an HTTP call this request waits for.
+    pub(super) fn on_answer(&mut self, _: &mut Vm, _: &impl Host, _: Answer) -> Next {
+        self.as_held()
     }
 
     /// What a callback without news means: a request in preparation stays held, any other has been released.

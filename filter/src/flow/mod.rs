@@ -47,7 +47,7 @@ use kv_routing::wire::UnixMillis;
 
 use crate::config::RouteConfig;
 use crate::counters::Counter;
-use crate::host::{Host, Verdict};
+use crate::host::{Answer, Host, Verdict};
 use crate::names;
 use crate::vm::Vm;
 
@@ -130,6 +130,8 @@ enum Next {
     AwaitBody,
     /// Hold it until its next slice.
     AwaitSlice,
+    /// Hold it for the answer to this HTTP call.
+    AwaitAnswer(u32),
     /// It was answered from here.
     Answered,
 }
@@ -206,6 +208,11 @@ impl Stream {
                 vm.held.hold(host, self.context, Rc::clone(&self.flow));
                 Verdict::Pause
             }
+            Next::AwaitAnswer(call) => {
+                drop(flow);
+                vm.held.await_answer(call, self.context, Rc::clone(&self.flow));
+                Verdict::Pause
+            }
         }
     }
 }
@@ -213,16 +220,38 @@ impl Stream {
 /// Gives the request that waits longest its next slice. Called in the root context `root`.
 pub fn advance_held(vm: &mut Vm, host: &impl Host, root: u32) {
     let Some((context, flow)) = vm.held.take_first() else { return };
-    // A request whose context is gone needs nothing any more.
-    if host.enter(context).is_ok() {
-        let next = flow.try_borrow_mut().map(|mut flow| flow.advance(vm, host));
-        match next {
-            Ok(Next::AwaitSlice) => vm.held.put_back(context, flow),
-            Ok(Next::Answered) => {}
-            Ok(Next::Release | Next::AwaitBody) | Err(_) => host.resume_request(),
-        }
-    }
+    go_on(vm, host, context, flow, Flow::advance);
     let _root_exists = host.enter(root);
+}
+
+/// Gives the answer to an HTTP call to the request that waits for it. Calls sent from a tick are answered in the root context, the others
+/// in that of their request.
+pub fn on_answer(vm: &mut Vm, host: &impl Host, answer: Answer) {
+    // A request that ended meanwhile was dropped.
+    if let Some((context, flow)) = vm.held.take_answered(answer.call) {
+        go_on(vm, host, context, flow, |flow, vm, host| flow.on_answer(vm, host, answer));
+    }
+}
+
+/// Takes a held request one step further, outside the callbacks that could release it by what they return.
+fn go_on<H: Host>(
+    vm: &mut Vm,
+    host: &H,
+    context: u32,
+    flow: Rc<RefCell<Flow>>,
+    act: impl FnOnce(&mut Flow, &mut Vm, &H) -> Next,
+) {
+    // A request whose context is gone needs nothing any more.
+    if host.enter(context).is_err() {
+        return;
+    }
+    let next = flow.try_borrow_mut().map(|mut flow| act(&mut flow, vm, host));
+    match next {
+        Ok(Next::AwaitSlice) => vm.held.hold(host, context, flow),
+        Ok(Next::AwaitAnswer(call)) => vm.held.await_answer(call, context, flow),
+        Ok(Next::Answered) => {}
+        Ok(Next::Release | Next::AwaitBody) | Err(_) => host.resume_request(),
+    }
 }
 
 impl Flow {

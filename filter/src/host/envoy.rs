@@ -71,6 +71,20 @@ impl Host for EnvoyHost {
         let _always_ok = hostcalls::send_http_response(status, headers.to_vec(), Some(body));
     }
 
+    fn call(&self, cluster: &str, headers: &[(&str, &str)], body: &[u8], timeout_ms: u32) -> Result<u32, HostError> {
+        let timeout = Duration::from_millis(u64::from(timeout_ms));
+        hostcalls::dispatch_http_call(cluster, headers.to_vec(), Some(body), Vec::new(), timeout)
+            .map_err(|_| HostError::NoCluster)
+    }
+
+    fn answer_header(&self, name: &str) -> Option<Vec<u8>> {
+        hostcalls::get_map_value_bytes(MapType::HttpCallResponseHeaders, name).ok().flatten()
+    }
+
+    fn answer_body(&self, bytes: usize) -> Vec<u8> {
+        buffer(BufferType::HttpCallResponseBody, 0, bytes)
+    }
+
     fn response_header(&self, name: &str) -> Option<Vec<u8>> {
         hostcalls::get_map_value_bytes(MapType::HttpResponseHeaders, name).ok().flatten()
     }

@@ -106,6 +106,7 @@ impl Exchange {
         self.see(host, |stream| stream.over = true);
         host.set_current(self.context);
         self.stream.on_done(vm, host);
+        host.sent.borrow_mut().retain(|call| call.context != self.context);
         host.streams.borrow_mut().remove(&self.context).unwrap()
     }
 }

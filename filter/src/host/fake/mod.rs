@@ -10,10 +10,12 @@
     reason = "a test double: a broken rule must fail the test"
 )]
 
+mod call;
 mod exchange;
 mod process;
 mod stream;
 
+pub use call::{FakeAnswer, FakeCall};
 pub use exchange::Exchange;
 pub use process::FakeEnvoy;
 pub use stream::FakeStream;
@@ -36,9 +38,16 @@ pub struct FakeHost {
     pub streams: RefCell<HashMap<u32, FakeStream>>,
     /// Plugin configuration.
     pub configuration: RefCell<Vec<u8>>,
+    /// HTTP calls sent and not yet answered.
+    pub sent: RefCell<Vec<FakeCall>>,
     /// Milliseconds between ticks; 0 for none.
     pub tick_period: Cell<u32>,
     current: Cell<u32>,
+    /// The context whose callback runs.
+    called: Cell<u32>,
+    /// The answer whose callback runs, and the request it is for.
+    answer: RefCell<Option<(u32, FakeAnswer)>>,
+    next_call: Cell<u32>,
     calls: RefCell<BTreeMap<&'static str, u32>>,
     seeds: Cell<u64>,
 }
@@ -50,6 +59,10 @@ impl FakeHost {
             envoy: Rc::clone(envoy),
             streams: RefCell::default(),
             configuration: RefCell::default(),
+            sent: RefCell::default(),
+            called: Cell::new(ROOT),
+            answer: RefCell::default(),
+            next_call: Cell::new(1),
             tick_period: Cell::new(crate::held::TICK_MS),
             current: Cell::new(ROOT),
             calls: RefCell::default(),
@@ -70,6 +83,7 @@ impl FakeHost {
     /// Makes calls concern `context`, as Envoy does before a callback.
     pub fn set_current(&self, context: u32) {
         self.current.set(context);
+        self.called.set(context);
     }
 
     /// The request calls concern.
@@ -77,7 +91,7 @@ impl FakeHost {
         self.current.get()
     }
 
-    fn called(&self, name: &'static str) {
+    fn note(&self, name: &'static str) {
         *self.calls.borrow_mut().entry(name).or_default() += 1;
     }
 
@@ -91,7 +105,7 @@ impl FakeHost {
 
 impl Host for FakeHost {
     fn now_nanos(&self) -> u64 {
-        self.called("now");
+        self.note("now");
         self.envoy.tick_nanos()
     }
 
@@ -105,7 +119,7 @@ impl Host for FakeHost {
     }
 
     fn set_tick_period(&self, millis: u32) {
-        self.called("set_tick_period");
+        self.note("set_tick_period");
         self.tick_period.set(millis);
     }
 
@@ -114,7 +128,7 @@ impl Host for FakeHost {
     }
 
     fn enter(&self, context: u32) -> Result<(), HostError> {
-        self.called("enter");
+        self.note("enter");
         if context != ROOT && !self.streams.borrow().contains_key(&context) {
             return Err(HostError::NoContext);
         }
@@ -123,12 +137,12 @@ impl Host for FakeHost {
     }
 
     fn request_headers(&self) -> Vec<(String, Vec<u8>)> {
-        self.called("request_headers");
+        self.note("request_headers");
         self.stream(|stream| stream.open_request_headers().clone())
     }
 
     fn set_request_header(&self, name: &str, value: &[u8]) {
-        self.called("set_request_header");
+        self.note("set_request_header");
         self.stream(|stream| {
             let headers = stream.open_request_headers();
             headers.retain(|(known, _)| known != name);
@@ -137,17 +151,17 @@ impl Host for FakeHost {
     }
 
     fn remove_request_header(&self, name: &str) {
-        self.called("remove_request_header");
+        self.note("remove_request_header");
         self.stream(|stream| stream.open_request_headers().retain(|(known, _)| known != name));
     }
 
     fn request_body(&self, bytes: usize) -> Vec<u8> {
-        self.called("request_body");
+        self.note("request_body");
         self.stream(|stream| stream.open_request_body().iter().take(bytes).copied().collect())
     }
 
     fn resume_request(&self) {
-        self.called("resume_request");
+        self.note("resume_request");
         self.stream(|stream| {
             assert!(!stream.answered(), "a request that was answered is resumed");
             stream.release();
@@ -155,12 +169,27 @@ impl Host for FakeHost {
     }
 
     fn reply(&self, status: u32, _: &[(&str, &str)], body: &[u8]) {
-        self.called("reply");
+        self.note("reply");
         self.stream(|stream| stream.answer(status, body));
     }
 
+    fn call(&self, cluster: &str, headers: &[(&str, &str)], body: &[u8], timeout_ms: u32) -> Result<u32, HostError> {
+        self.note("call");
+        self.send(cluster, headers, body, timeout_ms)
+    }
+
+    fn answer_header(&self, name: &str) -> Option<Vec<u8>> {
+        self.note("answer_header");
+        self.open_answer(|answer| answer.header(name))
+    }
+
+    fn answer_body(&self, bytes: usize) -> Vec<u8> {
+        self.note("answer_body");
+        self.open_answer(|answer| answer.body.iter().take(bytes).copied().collect())
+    }
+
     fn response_header(&self, name: &str) -> Option<Vec<u8>> {
-        self.called("response_header");
+        self.note("response_header");
         self.stream(|stream| {
             let headers = stream.open_response_headers();
             headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
@@ -168,12 +197,12 @@ impl Host for FakeHost {
     }
 
     fn set_response_header(&self, name: &str, value: &[u8]) {
-        self.called("set_response_header");
+        self.note("set_response_header");
         self.stream(|stream| stream.open_response_headers().push((name.to_owned(), value.to_vec())));
     }
 
     fn response_body(&self, start: usize, bytes: usize) -> Vec<u8> {
-        self.called("response_body");
+        self.note("response_body");
         self.stream(|stream| {
             let piece = stream.open_response_piece();
             assert!(start <= piece.len(), "reads beyond the piece");
@@ -182,42 +211,42 @@ impl Host for FakeHost {
     }
 
     fn attribute(&self, path: &[&str]) -> Option<Vec<u8>> {
-        self.called("attribute");
+        self.note("attribute");
         self.stream(|stream| stream.attributes.get(&path.join(".")).cloned())
     }
 
     fn set_filter_state(&self, name: &str, value: &[u8]) {
-        self.called("set_filter_state");
+        self.note("set_filter_state");
         self.stream(|stream| stream.filter_state.insert(name.to_owned(), String::from_utf8(value.to_vec()).unwrap()));
     }
 
     fn shared(&self, key: &str) -> Shared {
-        self.called("shared");
+        self.note("shared");
         self.envoy.shared(key)
     }
 
     fn set_shared(&self, key: &str, value: &[u8], expected: Option<u32>) -> Result<(), HostError> {
-        self.called("set_shared");
+        self.note("set_shared");
         self.envoy.set_shared(key, value, expected)
     }
 
     fn register_queue(&self, name: &str) -> u32 {
-        self.called("register_queue");
+        self.note("register_queue");
         self.envoy.register_queue(name)
     }
 
     fn queue(&self, name: &str) -> Option<u32> {
-        self.called("queue");
+        self.note("queue");
         self.envoy.queue(name)
     }
 
     fn enqueue(&self, queue: u32, value: &[u8]) -> Result<(), HostError> {
-        self.called("enqueue");
+        self.note("enqueue");
         self.envoy.enqueue(queue, value)
     }
 
     fn dequeue(&self, queue: u32) -> Result<Option<Vec<u8>>, HostError> {
-        self.called("dequeue");
+        self.note("dequeue");
         self.envoy.dequeue(queue)
     }
 
@@ -226,7 +255,7 @@ impl Host for FakeHost {
     }
 
     fn add(&self, counter: u32, amount: u32) {
-        self.called("add");
+        self.note("add");
         self.envoy.add(counter, amount);
     }
 }

@@ -1,7 +1,7 @@
 //! What all threads of an Envoy share.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 
 use crate::host::{HostError, Severity, Shared};
@@ -13,6 +13,8 @@ pub struct FakeEnvoy {
     pub data: RefCell<BTreeMap<String, (Vec<u8>, u32)>>,
     /// Everything logged.
     pub logs: RefCell<Vec<(Severity, String)>>,
+    /// Clusters that can be called.
+    pub clusters: RefCell<HashSet<String>>,
     nanos: Cell<u64>,
     versions: Cell<u32>,
     seeds: Cell<u64>,
