@@ -14,7 +14,7 @@ help: ## List the targets
 
 # --- get and build ---
 
-.PHONY: setup build wasm
+.PHONY: setup build wasm wasm-size
 setup: ## Fetch Envoy, tokenizers and test tools into .deps (once)
 	@scripts/setup.sh
 
@@ -26,6 +26,10 @@ wasm: setup ## Build the filter that Envoy loads, and hold it to its size budget
 	@scripts/optimize-wasm.sh target/wasm32-wasip1/wasm/filter.wasm $(WASM)
 	@size=$$(stat -c %s $(WASM)); echo "$(WASM): $$size bytes of at most $(WASM_BUDGET_BYTES)"; \
 	[ "$$size" -le $(WASM_BUDGET_BYTES) ]
+
+wasm-size: wasm ## Print the size of the filter by section, crate and module
+	@scripts/optimize-wasm.sh target/wasm32-wasip1/wasm/filter.wasm target/filter-named.wasm names
+	@node scripts/wasm-size.mjs target/filter-named.wasm
 
 # --- static checks ---
 

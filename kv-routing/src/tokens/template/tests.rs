@@ -131,7 +131,7 @@ fn what_is_not_supported_is_named_when_a_model_is_loaded() {
         ("{{ '%s' % x }}", "`%` on a string"),
         ("{{ 'a' + (x | safe) }}", "`safe` text in an addition"),
         ("{% set y = x | tojson | safe %}{{ 'a' + y }}", "`safe` text in an addition"),
-        ("{% include 'other' %}", "other templates"),
+        ("{% include 'other' %}", "unknown statement include"),
         ("{% macro f() %}{{ varargs }}{% endmacro %}", "`varargs`"),
     ] {
         match load(template) {

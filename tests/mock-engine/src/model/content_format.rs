@@ -106,7 +106,6 @@ impl<'t, 's> Found<'t, 's> {
             ast::Stmt::SetBlock(inner) => self.visit_all(&inner.body),
             ast::Stmt::AutoEscape(inner) => self.visit_all(&inner.body),
             ast::Stmt::FilterBlock(inner) => self.visit_all(&inner.body),
-            ast::Stmt::Block(inner) => self.visit_all(&inner.body),
             ast::Stmt::Macro(inner) => {
                 let outer = self.within.replace(inner);
                 self.visit_all(&inner.body);

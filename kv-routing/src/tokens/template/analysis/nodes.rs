@@ -74,11 +74,6 @@ fn walk_stmt<'t, 'a>(stmt: &'t Stmt<'a>, visit: &mut dyn FnMut(Node<'t, 'a>)) {
             exprs([&node.filter], visit);
             stmts(&node.body, visit);
         }
-        Stmt::Block(node) => stmts(&node.body, visit),
-        Stmt::Import(node) => exprs([&node.expr, &node.name], visit),
-        Stmt::FromImport(node) => exprs([&node.expr], visit),
-        Stmt::Extends(node) => exprs([&node.name], visit),
-        Stmt::Include(node) => exprs([&node.name], visit),
         Stmt::Macro(node) => {
             exprs(node.args.iter().chain(&node.defaults), visit);
             stmts(&node.body, visit);

@@ -84,11 +84,6 @@ fn line(node: Node<'_, '_>) -> u32 {
     match node {
         Node::Expr(expr) => u32::from(expr.span().start_line),
         Node::Stmt(Stmt::AutoEscape(node)) => u32::from(node.span().start_line),
-        Node::Stmt(Stmt::Include(node)) => u32::from(node.span().start_line),
-        Node::Stmt(Stmt::Import(node)) => u32::from(node.span().start_line),
-        Node::Stmt(Stmt::FromImport(node)) => u32::from(node.span().start_line),
-        Node::Stmt(Stmt::Extends(node)) => u32::from(node.span().start_line),
-        Node::Stmt(Stmt::Block(node)) => u32::from(node.span().start_line),
         Node::Stmt(_) => 0,
     }
 }
@@ -96,10 +91,6 @@ fn line(node: Node<'_, '_>) -> u32 {
 fn problem(node: Node<'_, '_>, safe_names: &BTreeSet<&str>) -> Option<String> {
     match node {
         Node::Stmt(Stmt::AutoEscape(_)) => Some("`autoescape`".to_owned()),
-        Node::Stmt(Stmt::Include(_) | Stmt::Import(_) | Stmt::FromImport(_) | Stmt::Extends(_)) => {
-            Some("other templates".to_owned())
-        }
-        Node::Stmt(Stmt::Block(_)) => Some("`block`".to_owned()),
         Node::Expr(Expr::Filter(filter)) if FILTERS.contains(&filter.name) => Some(format!("filter `{}`", filter.name)),
         Node::Expr(Expr::Test(test)) if TESTS.contains(&test.name) => Some(format!("test `{}`", test.name)),
         Node::Expr(Expr::Call(call)) => match call.identify_call() {
