@@ -37,6 +37,10 @@ pub struct RouteConfig {
     pub max_body_bytes: u32,
     /// Bytes of tokenized text remembered per tokenizer and VM.
     pub cache_bytes: u32,
+    /// Cluster of the bridge's admin listener, asked for what the core cannot tokenize.
+    pub bridge_cluster: String,
+    /// Milliseconds to wait for its answer.
+    pub bridge_timeout_ms: u32,
     /// Whether responses carry the decision.
     pub explain_header: bool,
     /// Whether requests carry the pool's or adapter's name as `x-gateway-model-name`.
@@ -112,13 +116,14 @@ mod tests {
     #[test]
     fn everything_can_be_set() {
         let json = r#"{"role":"route","pools":["a"],"endpoints":2,"slice_bytes":4096,"max_body_bytes":1000,
-            "cache_bytes":0,"explain_header":true,"model_header":true,"temperature":0.5,
+            "cache_bytes":0,"bridge_cluster":"b","bridge_timeout_ms":7,"explain_header":true,"model_header":true,"temperature":0.5,
             "weights":{"device_credit":0.9,"credit_decay":1,"prefill_scale":2,"host_credit":0.5,"disk_credit":0.1,"shared_credit":0,
             "request_weight":4}}"#;
         let Config::Route(route) = Config::parse(json.as_bytes()).unwrap() else { panic!("not a route") };
         assert_eq!(route.pools, Some(vec!["a".to_owned()]));
         assert_eq!((route.policy.fallbacks, &*route.policy.name), (1, "default"));
         assert_eq!((route.slice_bytes, route.max_body_bytes, route.cache_bytes), (4096, 1000, 0));
+        assert_eq!((&*route.bridge_cluster, route.bridge_timeout_ms), ("b", 7));
         assert!(route.explain_header && route.model_header);
         let weights = route.policy.weights;
         assert_eq!((weights.temperature, weights.device_credit, weights.request_weight), (0.5, 0.9, 4.0));

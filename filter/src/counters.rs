@@ -84,10 +84,17 @@ counters! {
     InexactPrompt = "inexact.prompt",
     /// Prompt not tokenized: the body says things only the engine can resolve.
     InexactBody = "inexact.body",
+    /// Prompt not tokenized: the bridge should have done it, and did not within `bridge_timeout_ms`.
+    InexactBridgeLate = "inexact.bridge_late",
+    /// Prompt not tokenized: the bridge should have done it, and cannot be reached or answered with an error.
+    InexactBridgeFailed = "inexact.bridge_failed",
     /// Prompt not hashed: the block size is not known yet.
     InexactNoBlockSize = "inexact.no_block_size",
     /// Tokens are the engine's up to the first image, audio or video.
     UpToMedia = "up_to_media",
+
+    /// Prompts tokenized by the bridge, as the core cannot: exact, but hundreds of times slower.
+    BridgeTokenized = "bridge_tokenized",
 
     /// Routing headers that clients sent and the filter removed.
     StrippedHeaders = "stripped_headers",

@@ -13,8 +13,8 @@ use kv_routing::index::{IndexLimits, PrefixIndex};
 use kv_routing::policy::document::Document;
 use kv_routing::target::{Slot, TargetId, Tier};
 use kv_routing::wire::{
-    Booking, DecisionBatch, Epoch, Generation, Health, LoadRow, LoadRowEntry, Manifest, ManifestHeader, PoolId,
-    PoolManifest, Push, PushReply, Put, Role, SourceState, TargetEntry, TargetTable, TokenizerRef, UnixMillis,
+    Booking, BridgeShare, DecisionBatch, Epoch, Generation, Health, LoadRow, LoadRowEntry, Manifest, ManifestHeader,
+    PoolId, PoolManifest, Push, PushReply, Put, Role, SourceState, TargetEntry, TargetTable, TokenizerRef, UnixMillis,
 };
 use serde_json::{Value, json};
 
@@ -192,6 +192,7 @@ fn manifest(epoch: Epoch, generation: Generation) -> Manifest {
         block_size: Some(16),
         page_bits: 4,
         tokenizer: Some(TokenizerRef { id: 9, bytes: 10, parts: 1 }),
+        bridge: BridgeShare::None,
         cluster: "workers".into(),
         stale_after_ms: 3000,
         stale_decay_ms: 60_000,

@@ -9,6 +9,7 @@
     reason = "test code: a panic is how a test fails"
 )]
 
+mod bridge_tokens;
 mod command_line;
 mod degraded;
 mod failures;

@@ -200,7 +200,7 @@ impl Bridge {
         let (pools, envoys) = (self.get("/workers").await, self.get("/envoys").await);
         let (pool, envoy) = (&pools["pools"][0], &envoys["envoys"][0]);
         let tokenizer = match pool["tokenizer"]["status"].as_str() {
-            Some("not_configured") => true,
+            Some("not_configured" | "bridge") => true,
             Some("loaded") => envoy["tokenizers"][0] == pool["tokenizer"]["id"],
             Some("loading") => false,
             _ => panic!("no tokenizer: {}", pool["tokenizer"]),

@@ -58,6 +58,8 @@ pub struct Decision {
     pub tokens: u64,
     /// Full blocks of the prompt.
     pub blocks: u64,
+    /// Who tokenized the prompt, when the filter did not.
+    pub tokenized_by: Option<String>,
     /// Leading blocks believed on the target.
     pub overlap: Overlap,
     /// Cost in blocks.

@@ -27,13 +27,15 @@ pub struct Options {
     pub edits: Vec<(String, String)>,
     /// Worker threads.
     pub concurrency: u32,
+    /// Port of the bridge's admin listener; `None`: nothing listens where the configuration says.
+    pub bridge_port: Option<u16>,
     /// Ports as the configuration has them, instead of ports chosen by the kernel.
     pub fixed_ports: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { config: "envoy.yaml", edits: Vec::new(), concurrency: 2, fixed_ports: false }
+        Self { config: "envoy.yaml", edits: Vec::new(), concurrency: 2, bridge_port: None, fixed_ports: false }
     }
 }
 
@@ -164,6 +166,7 @@ fn configuration(dir: &Path, options: &Options) -> String {
         edits.push(("port_value: 10000".into(), "port_value: 0".into()));
         edits.push(("port_value: 9901".into(), "port_value: 0".into()));
     }
+    edits.extend(options.bridge_port.map(|port| ("port_value: 9902".to_owned(), format!("port_value: {port}"))));
     for (from, to) in &edits {
         assert!(text.contains(from.as_str()), "{} does not contain {from:?}", source.display());
         text = text.replace(from.as_str(), to);

@@ -9,7 +9,7 @@ use crate::client::{Client, Reply};
 use crate::decision::{Decision, LogLine};
 use crate::envoy::{self, Envoy};
 use crate::scratch::Scratch;
-use crate::{paths, wait};
+use crate::{paths, ports, wait};
 
 const SETTLE_LIMIT: Duration = Duration::from_secs(30);
 const LOG_LIMIT: Duration = Duration::from_secs(5);
@@ -59,16 +59,18 @@ pub struct Stack {
 
 impl Stack {
     /// Starts Envoy and bridge over `workers`, and waits until every worker is healthy and every Envoy has all state.
-    pub async fn start(workers: &[Worker], options: Options) -> Self {
+    pub async fn start(workers: &[Worker], mut options: Options) -> Self {
         let scratch = Scratch::new();
         scratch.replace("eds.json", &json!({"resources": []}).to_string());
         bridge::write_workers(&scratch, workers);
+        let admin_port = ports::free();
+        options.envoy.bridge_port = Some(admin_port);
         let config = bridge::Config {
             model: options.model.clone(),
             model_dir: options.family.map(paths::model_dir),
             block_size: Some(options.block_size),
             pool: options.pool.clone(),
-            admin_port: None,
+            admin_port: Some(admin_port),
         };
         config.write(&scratch);
         let (envoy, bridge) = tokio::join!(Envoy::start(&scratch, &options.envoy), Bridge::launch(&scratch));

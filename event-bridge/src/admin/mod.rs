@@ -10,6 +10,7 @@
 //! | `/index/stats` | size of each pool's index |
 //! | `/policy`, `/policy/...` | route policies, see `policy` |
 //! | `POST /explain` | what the filter would do with a request, see `explain` |
+//! | `POST /v1/tokenize` | a request's prompt as tokens and block hashes, for filters whose core cannot; see `tokenize` |
 //! | `/index` | every (worker, rank, tier, block) of a pool as JSON lines; `?pool=NAME` when there are several |
 
 mod dump;
@@ -19,15 +20,17 @@ mod index;
 mod policy;
 mod reply;
 mod state;
+mod tokenize;
 mod workers;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::routing::{get, post, put};
+use kv_routing::wire::TOKENIZE_PATH;
 
 pub use state::AdminState;
 
-/// Largest body read: that of a policy document.
+/// Largest body read but of prompts: that of a policy document.
 const MAX_BODY_BYTES: usize = 1 << 20;
 
 /// Every route.
@@ -47,5 +50,6 @@ pub fn router(state: AdminState) -> Router {
         .route("/policy/shadow", put(policy::set_shadow).delete(policy::drop_shadow))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .route("/explain", post(explain::explain).layer(DefaultBodyLimit::max(explain::MAX_BODY_BYTES)))
+        .route(TOKENIZE_PATH, post(tokenize::tokenize).layer(DefaultBodyLimit::max(tokenize::MAX_BODY_BYTES)))
         .with_state(state)
 }

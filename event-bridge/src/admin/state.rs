@@ -1,5 +1,6 @@
 //! What the admin routes look at.
 
+use std::num::NonZero;
 use std::sync::Arc;
 
 use kv_routing::wire::Epoch;
@@ -26,6 +27,8 @@ struct Inner {
     started: Instant,
     /// A dump holds a copy of a whole index, so there is one at a time.
     dumps: Arc<Semaphore>,
+    /// As many prompts are tokenized at once as there are cores.
+    tokenizing: Arc<Semaphore>,
 }
 
 impl AdminState {
@@ -39,8 +42,10 @@ impl AdminState {
         epoch: Epoch,
     ) -> Self {
         let dumps = Arc::new(Semaphore::new(1));
+        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let tokenizing = Arc::new(Semaphore::new(cores));
         let started = Instant::now();
-        Self(Arc::new(Inner { pools, envoys, metrics, policies, catalog, epoch, started, dumps }))
+        Self(Arc::new(Inner { pools, envoys, metrics, policies, catalog, epoch, started, dumps, tokenizing }))
     }
 
     pub(super) fn pools(&self) -> &[PoolHandle] {
@@ -70,6 +75,10 @@ impl AdminState {
 
     pub(super) fn dumps(&self) -> Arc<Semaphore> {
         Arc::clone(&self.0.dumps)
+    }
+
+    pub(super) fn tokenizing(&self) -> Arc<Semaphore> {
+        Arc::clone(&self.0.tokenizing)
     }
 
     pub(super) fn envoys(&self) -> Vec<EnvoyStatus> {

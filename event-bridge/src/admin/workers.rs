@@ -38,6 +38,7 @@ fn tokenizer(status: &TokenizerStatus) -> Value {
         TokenizerStatus::Loaded(reference) => {
             json!({ "status": "loaded", "id": format!("{:016x}", reference.id), "bytes": reference.bytes })
         }
+        TokenizerStatus::Bridge(why) => json!({ "status": "bridge", "why": why }),
         TokenizerStatus::Failed(error) => json!({ "status": "failed", "error": error }),
     }
 }

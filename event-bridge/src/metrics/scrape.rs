@@ -89,6 +89,13 @@ impl Scrape {
         let failed = flag(pool.eds_error.is_some());
         self.gauge("endpoint_file_failed", "The endpoint file cannot be written", &labels, failed);
         let loaded = flag(matches!(pool.tokenizer, TokenizerStatus::Loaded(_) | TokenizerStatus::NotConfigured));
+        let by_bridge = flag(matches!(pool.tokenizer, TokenizerStatus::Bridge(_)));
+        self.gauge(
+            "tokenizer_by_bridge",
+            "Prompts are tokenized by the bridge, as the filter cannot",
+            &labels,
+            by_bridge,
+        );
         self.gauge("tokenizer_ready", "The tokenizer is in use, or none is configured", &labels, loaded);
         self.count("decisions", "Routing decisions reported by Envoys", &labels, pool.counters.decisions);
         self.count("decision_prompt_tokens", "Their prompt tokens", &labels, pool.counters.prompt_tokens);

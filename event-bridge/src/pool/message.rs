@@ -1,5 +1,7 @@
 //! What others ask of a pool's task.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use kv_routing::block::SequenceHash;
 use kv_routing::index::Overlaps;
@@ -9,6 +11,7 @@ use tokio::time::Instant;
 
 use super::snapshot::{IndexDump, PoolSnapshot};
 use crate::publish::EnvoyIndex;
+use crate::tokenizer::BridgeTokenizer;
 
 /// Requests waiting for a pool; publishers and admin wait when there are more.
 const QUEUE: usize = 256;
@@ -40,6 +43,8 @@ pub enum PoolRequest {
     Snapshot(oneshot::Sender<PoolSnapshot>),
     /// Everything in the index.
     Dump(oneshot::Sender<IndexDump>),
+    /// The tokenizer of prompts that the filter's core cannot tokenize.
+    Tokenizer(oneshot::Sender<Option<Arc<BridgeTokenizer>>>),
 }
 
 /// What became of a batch of pages.
@@ -124,6 +129,14 @@ impl PoolHandle {
     /// [`PoolGone`].
     pub async fn overlaps(&self, chain: Vec<SequenceHash>) -> Result<Overlaps, PoolGone> {
         self.ask(|reply| PoolRequest::Overlaps { chain, reply }).await
+    }
+
+    /// The tokenizer of prompts that the filter's core cannot tokenize; `None` when there are none.
+    ///
+    /// # Errors
+    /// [`PoolGone`].
+    pub async fn bridge_tokenizer(&self) -> Result<Option<Arc<BridgeTokenizer>>, PoolGone> {
+        self.ask(PoolRequest::Tokenizer).await
     }
 
     /// Hands over decisions; `false` when the pool is too busy to take them.

@@ -55,6 +55,8 @@ pub enum TokenizerStatus {
     Loading,
     /// In use.
     Loaded(TokenizerRef),
+    /// The bridge tokenizes at the filter's request: what the filter's core does not know, or does otherwise.
+    Bridge(String),
     /// It cannot be used.
     Failed(String),
 }

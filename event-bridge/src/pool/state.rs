@@ -21,6 +21,7 @@ use super::runners::Runners;
 use super::snapshot::{Holding, IndexDump, PoolSnapshot, TokenizerStatus};
 use super::sources::Sources;
 use super::table;
+use super::tokenizer::{Bridged, Ready};
 use super::view::{Facts, Told, View};
 use super::warm::{self, WarmFiles};
 use crate::clock;
@@ -31,6 +32,7 @@ use crate::policy::ShadowTally;
 use crate::probe::ProbeReport;
 use crate::publish::{Catalog, EnvoyIndex, EnvoyStatus, TokenizerParts};
 use crate::stream::StreamEvent;
+use crate::tokenizer::BridgeTokenizer;
 
 /// A pool whose streams have not synchronized this long after its workers became known is taken as it is.
 const SETTLE_LIMIT: Duration = Duration::from_secs(1);
@@ -59,6 +61,7 @@ pub(super) struct State {
     known_since: Option<Instant>,
     tokenizer: TokenizerStatus,
     tokenizer_parts: Option<Arc<TokenizerParts>>,
+    bridged: Option<Bridged>,
     counters: Counters,
     block_size_reported: bool,
 }
@@ -122,6 +125,7 @@ impl State {
             known_since: None,
             tokenizer,
             tokenizer_parts: None,
+            bridged: None,
             counters: Counters::default(),
             block_size_reported: false,
         }
@@ -292,13 +296,20 @@ impl State {
     }
 
     /// The tokenizer is compiled, or cannot be.
-    pub(super) fn on_tokenizer(&mut self, result: Result<TokenizerParts, String>, now: Instant) {
+    pub(super) fn on_tokenizer(&mut self, result: Result<Ready, String>, now: Instant) {
         match result {
-            Ok(parts) => {
-                let TokenizerRef { id, bytes, .. } = parts.reference;
-                info!(pool = self.config.name, id = format!("{id:016x}"), bytes, "tokenizer compiled");
-                self.tokenizer = TokenizerStatus::Loaded(parts.reference);
-                self.tokenizer_parts = Some(Arc::new(parts));
+            Ok(Ready { core, bridge }) => {
+                if let Some(parts) = core {
+                    let TokenizerRef { id, bytes, .. } = parts.reference;
+                    info!(pool = self.config.name, id = format!("{id:016x}"), bytes, "tokenizer compiled");
+                    self.tokenizer = TokenizerStatus::Loaded(parts.reference);
+                    self.tokenizer_parts = Some(Arc::new(parts));
+                }
+                if let Some(Bridged { share, why, .. }) = &bridge {
+                    warn!(pool = self.config.name, ?share, why, "the bridge tokenizes what the filter cannot");
+                    self.tokenizer = TokenizerStatus::Bridge(why.clone());
+                }
+                self.bridged = bridge;
             }
             Err(error) => {
                 error!(
@@ -309,6 +320,11 @@ impl State {
             }
         }
         self.tell(now);
+    }
+
+    /// The tokenizer of prompts that the filter's core cannot tokenize.
+    pub(super) fn bridge_tokenizer(&self) -> Option<Arc<BridgeTokenizer>> {
+        self.bridged.as_ref().map(|bridged| Arc::clone(&bridged.tokenizer))
     }
 
     /// Takes decisions of an Envoy.
@@ -348,14 +364,16 @@ impl State {
         let settled = self.view.settled() || self.settled(now);
         let tokens = block_size.map(|size| size.tokens());
         let compiled = self.tokenizer_parts.as_ref().map(|parts| parts.reference);
+        let bridge = self.bridged.as_ref().map(|bridged| bridged.share).unwrap_or_default();
         if !self.stale
-            && (tokens, settled, compiled) == (self.view.block_size(), self.view.settled(), self.view.tokenizer())
+            && (tokens, settled, compiled, bridge)
+                == (self.view.block_size(), self.view.settled(), self.view.tokenizer(), self.view.bridge())
         {
             return;
         }
         self.compare_block_sizes();
         let table = table::build(self.membership.members(), block_size);
-        let facts = Facts { block_size: tokens, tokenizer: self.tokenizer_parts.clone(), settled };
+        let facts = Facts { block_size: tokens, tokenizer: self.tokenizer_parts.clone(), bridge, settled };
         match self.view.update((self.id, &self.config), table, facts, now) {
             Ok(Told::Same) => self.stale = false,
             Ok(Told::Later) => self.stale = true,

@@ -11,13 +11,13 @@ use tokio_util::sync::CancellationToken;
 use super::message::PoolRequest;
 use super::runners::Runners;
 use super::state::State;
-use super::tokenizer;
+use super::tokenizer::{self, Ready};
 use super::warm::WarmFiles;
 use crate::config::{PoolConfig, WarmStart};
 use crate::discovery::{self, WorkersUpdate};
 use crate::policy::ShadowTally;
 use crate::probe::ProbeReport;
-use crate::publish::{Catalog, EnvoyStatus, TokenizerParts, Wakes};
+use crate::publish::{Catalog, EnvoyStatus, Wakes};
 use crate::stream::StreamEvent;
 
 /// Events taken from streams in one go, between two looks at other messages.
@@ -79,7 +79,7 @@ struct Inputs {
     events: mpsc::Receiver<(Slot, StreamEvent)>,
     reports: mpsc::Receiver<ProbeReport>,
     workers: mpsc::Receiver<WorkersUpdate>,
-    tokenizer: Option<oneshot::Receiver<Result<TokenizerParts, String>>>,
+    tokenizer: Option<oneshot::Receiver<Result<Ready, String>>>,
 }
 
 async fn serve(mut state: State, mut inputs: Inputs, wakes: Wakes, intake: CancellationToken) {
@@ -126,9 +126,7 @@ async fn serve(mut state: State, mut inputs: Inputs, wakes: Wakes, intake: Cance
 }
 
 /// The compiled tokenizer, once; never again afterwards.
-async fn compiled(
-    pending: &mut Option<oneshot::Receiver<Result<TokenizerParts, String>>>,
-) -> Result<TokenizerParts, String> {
+async fn compiled(pending: &mut Option<oneshot::Receiver<Result<Ready, String>>>) -> Result<Ready, String> {
     let Some(receiver) = pending else { return std::future::pending().await };
     let result = receiver.await.unwrap_or_else(|_| Err("the compiler ended without a result".to_owned()));
     *pending = None;
@@ -147,5 +145,6 @@ fn answer(state: &mut State, request: PoolRequest) {
         PoolRequest::Overlaps { chain, reply } => drop(reply.send(state.overlaps(&chain))),
         PoolRequest::Snapshot(reply) => drop(reply.send(state.snapshot())),
         PoolRequest::Dump(reply) => drop(reply.send(state.dump())),
+        PoolRequest::Tokenizer(reply) => drop(reply.send(state.bridge_tokenizer())),
     }
 }

@@ -1,52 +1,91 @@
-//! Compiles a pool's tokenizer beside everything else, and proves it before anyone uses it.
+//! Compiles a pool's tokenizer beside everything else, and proves it before anyone uses it. What cannot be compiled, or does not prove
+//! right, is tokenized by the bridge.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
 use kv_routing::tokens::{CacheLimits, Prompter};
-use kv_routing::wire::{PUSH_PART_BYTES, TokenizerRef};
+use kv_routing::wire::{BridgeShare, PUSH_PART_BYTES, TokenizerRef};
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use super::proved::Proved;
 use crate::publish::TokenizerParts;
-use crate::tokenizer::{ModelFiles, Reference, RenderOptions, compile_files, self_test};
+use crate::tokenizer::{BridgeTokenizer, ModelFiles, Reference, RenderOptions, compile_files, self_test};
 
 /// Caches of the prompter that the self-test runs in.
 const TEST_CACHE_BYTES: u32 = 1 << 20;
+
+/// What came of a pool's tokenizer.
+#[derive(Debug)]
+pub(super) struct Ready {
+    /// For the filter's core.
+    pub(super) core: Option<TokenizerParts>,
+    /// For what the core cannot do.
+    pub(super) bridge: Option<Bridged>,
+}
+
+/// Prompts tokenized by the bridge.
+#[derive(Clone, Debug)]
+pub(super) struct Bridged {
+    pub(super) tokenizer: Arc<BridgeTokenizer>,
+    pub(super) share: BridgeShare,
+    /// What the core does not know, or does otherwise.
+    pub(super) why: String,
+}
 
 /// Starts compiling the tokenizer in `dir`; the result comes through the receiver.
 pub(super) fn compile_in_background(
     dir: PathBuf,
     options: RenderOptions,
     cache_dir: Option<PathBuf>,
-) -> oneshot::Receiver<Result<TokenizerParts, String>> {
+) -> oneshot::Receiver<Result<Ready, String>> {
     let (tx, rx) = oneshot::channel();
     tokio::task::spawn_blocking(move || {
         // Fails when the pool has ended meanwhile.
-        drop(tx.send(compile(&dir, &options, cache_dir.as_deref())));
+        drop(tx.send(prepare(&dir, &options, cache_dir.as_deref())));
     });
     rx
 }
 
-/// Compiles the tokenizer and compares it with the reference library over the built-in corpus, unless that was done before.
-fn compile(dir: &Path, options: &RenderOptions, cache_dir: Option<&Path>) -> Result<TokenizerParts, String> {
-    let started = Instant::now();
+/// The core's tokenizer when it can be used, else the bridge's.
+fn prepare(dir: &Path, options: &RenderOptions, cache_dir: Option<&Path>) -> Result<Ready, String> {
     let files = ModelFiles::read(dir).map_err(|error| error.to_string())?;
-    let proved = cache_dir.map(|cache_dir| Proved::new(cache_dir, &files, options));
+    let why = match compile(dir, &files, options, cache_dir) {
+        Ok(parts) => return Ok(Ready { core: Some(parts), bridge: None }),
+        Err(why) => why,
+    };
+    let tokenizer = BridgeTokenizer::load(&files, options).map_err(|error| format!("{why}; {error}"))?;
+    if let Some(problem) = tokenizer.template_problem() {
+        warn!(dir = %dir.display(), %problem, "chats cannot be rendered, only text and token-id prompts are exact");
+    }
+    let bridge = Bridged { tokenizer: Arc::new(tokenizer), share: BridgeShare::All, why };
+    Ok(Ready { core: None, bridge: Some(bridge) })
+}
+
+/// Compiles the tokenizer and compares it with the reference library over the built-in corpus, unless that was done before.
+fn compile(
+    dir: &Path,
+    files: &ModelFiles,
+    options: &RenderOptions,
+    cache_dir: Option<&Path>,
+) -> Result<TokenizerParts, String> {
+    let started = Instant::now();
+    let proved = cache_dir.map(|cache_dir| Proved::new(cache_dir, files, options));
     if let Some((id, bytes)) = proved.as_ref().and_then(Proved::find) {
         let took_ms = started.elapsed().as_millis() as u64;
         info!(dir = %dir.display(), took_ms, "compiled tokenizer taken from the cache, proved before");
         return parts(id, bytes);
     }
-    let compiled = compile_files(&files, options).map_err(|error| error.to_string())?;
+    let compiled = compile_files(files, options).map_err(|error| error.to_string())?;
     if let Some(problem) = &compiled.report.template_problem {
         warn!(dir = %dir.display(), %problem, "chats cannot be rendered, only text and token-id prompts are exact");
     }
     let limits = CacheLimits { bytes: TEST_CACHE_BYTES };
     let mut core = Prompter::load(compiled.bytes.clone(), limits).map_err(|error| error.to_string())?;
-    let reference = Reference::load(&files).map_err(|error| error.to_string())?;
+    let reference = Reference::load(files).map_err(|error| error.to_string())?;
     let tested = self_test(&mut core, &reference).map_err(|error| format!("self-test failed: {error}"))?;
     let (texts, tokens, took_ms) = (tested.texts, tested.tokens, started.elapsed().as_millis() as u64);
     info!(dir = %dir.display(), texts, tokens, took_ms, "tokenizer compiled and proved equal to the reference");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use kv_routing::wire::{PoolId, PoolManifest, TargetTable, TokenizerRef, WireError};
+use kv_routing::wire::{BridgeShare, PoolId, PoolManifest, TargetTable, TokenizerRef, WireError};
 use tokio::time::Instant;
 
 use super::table;
@@ -22,6 +22,7 @@ pub(super) struct View {
     told_at: Option<Instant>,
     block_size: Option<u32>,
     tokenizer: Option<TokenizerRef>,
+    bridge: BridgeShare,
     settled: bool,
 }
 
@@ -30,6 +31,7 @@ pub(super) struct View {
 pub(super) struct Facts {
     pub(super) block_size: Option<u32>,
     pub(super) tokenizer: Option<Arc<TokenizerParts>>,
+    pub(super) bridge: BridgeShare,
     pub(super) settled: bool,
 }
 
@@ -60,6 +62,11 @@ impl View {
         self.tokenizer
     }
 
+    /// What the bridge tokenizes, as told last.
+    pub(super) fn bridge(&self) -> BridgeShare {
+        self.bridge
+    }
+
     /// Whether the pool was settled when it was told last; it stays so.
     pub(super) fn settled(&self) -> bool {
         self.settled
@@ -76,9 +83,10 @@ impl View {
         facts: Facts,
         now: Instant,
     ) -> Result<Told, WireError> {
-        let Facts { block_size, tokenizer, settled } = facts;
+        let Facts { block_size, tokenizer, bridge, settled } = facts;
         let reference = tokenizer.as_ref().map(|parts| parts.reference);
-        let facts_differ = (block_size, reference, settled) != (self.block_size, self.tokenizer, self.settled);
+        let facts_differ =
+            (block_size, reference, bridge, settled) != (self.block_size, self.tokenizer, self.bridge, self.settled);
         let (differs, only_load) = match &self.table {
             None => (true, false),
             Some((old, _)) => (*old != table, !table::differ_in_substance(old, &table)),
@@ -92,14 +100,14 @@ impl View {
         } else if !facts_differ {
             return Ok(if differs { Told::Later } else { Told::Same });
         }
-        (self.block_size, self.tokenizer, self.settled) = (block_size, reference, settled);
+        (self.block_size, self.tokenizer, self.bridge, self.settled) = (block_size, reference, bridge, settled);
         let table = self.table.as_ref().map(|table| table.1.clone()).unwrap_or_default();
-        let manifest = manifest(id, config, block_size);
+        let manifest = manifest(id, config, block_size, bridge);
         Ok(Told::Now(PoolView { manifest, table, table_version: self.version, tokenizer, settled }))
     }
 }
 
-fn manifest(id: PoolId, config: &PoolConfig, block_size: Option<u32>) -> PoolManifest {
+fn manifest(id: PoolId, config: &PoolConfig, block_size: Option<u32>, bridge: BridgeShare) -> PoolManifest {
     PoolManifest {
         id,
         name: config.name.clone(),
@@ -109,6 +117,7 @@ fn manifest(id: PoolId, config: &PoolConfig, block_size: Option<u32>) -> PoolMan
         // The publisher fills these in, by what the Envoy has received.
         page_bits: 0,
         tokenizer: None,
+        bridge,
         cluster: config.cluster.clone(),
         stale_after_ms: config.stale.after_ms,
         stale_decay_ms: config.stale.decay_ms,

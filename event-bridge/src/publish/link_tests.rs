@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kv_routing::wire::{Epoch, Manifest, PoolId, PoolManifest, TokenizerRef, UnixMillis, keys};
+use kv_routing::wire::{BridgeShare, Epoch, Manifest, PoolId, PoolManifest, TokenizerRef, UnixMillis, keys};
 
 use super::desired::{Desired, PolicyView, PoolView, TokenizerParts};
 use super::draft::Draft;
@@ -18,6 +18,7 @@ fn view(version: u64) -> PoolView {
         block_size: Some(16),
         page_bits: 0,
         tokenizer: None,
+        bridge: BridgeShare::None,
         cluster: "workers".into(),
         stale_after_ms: 3000,
         stale_decay_ms: 0,

@@ -57,7 +57,7 @@ pub struct RenderOptions {
 }
 
 impl RenderOptions {
-    fn apply(&self, mut template: TemplateConfig) -> TemplateConfig {
+    pub(super) fn apply(&self, mut template: TemplateConfig) -> TemplateConfig {
         template.default_kwargs.clone_from(&self.default_kwargs);
         template.exclude_tools_when_none = self.exclude_tools_when_none;
         template.allow_request_template = self.allow_request_template;

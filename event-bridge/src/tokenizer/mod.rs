@@ -2,7 +2,7 @@
 //!
 //! `compile` reads `tokenizer.json` and its companions, recognises the way of tokenizing or refuses by name, and lays out
 //! the tables. `Reference` is the Hugging Face library itself; `self_test` compares the two over a built-in corpus before a
-//! compiled tokenizer is used.
+//! compiled tokenizer is used. What it does not support is tokenized here, by `BridgeTokenizer`, at the filter's request.
 
 mod added;
 mod compile;
@@ -15,6 +15,7 @@ mod pattern;
 mod pipeline;
 mod reference;
 mod self_test;
+mod service;
 mod unicode;
 
 pub use compile::{CompiledTokenizer, RenderOptions, Report, compile, compile_files};
@@ -22,3 +23,4 @@ pub use error::{CompileError, Unsupported};
 pub use files::ModelFiles;
 pub use reference::{Reference, ReferenceError};
 pub use self_test::{FirstDifference, SelfTest, compare, self_test};
+pub use service::{BridgeError, BridgePrompt, BridgeTokenizer};

@@ -11,6 +11,9 @@ const DEFAULT_SLICE_BYTES: u32 = 32 << 10;
 /// As much as `envoy/envoy.yaml` lets Envoy hold.
 const DEFAULT_MAX_BODY_BYTES: u32 = 32 << 20;
 const DEFAULT_CACHE_BYTES: u32 = 32 << 20;
+const DEFAULT_BRIDGE_CLUSTER: &str = "kv-bridge";
+/// A prompt of 32,000 tokens takes the bridge's library some 100 ms.
+const DEFAULT_BRIDGE_TIMEOUT_MS: u32 = 250;
 pub(super) const DEFAULT_MAX_PUSH_BYTES: u32 = 64 << 20;
 
 /// Only the role, to know what the rest should be.
@@ -31,6 +34,8 @@ pub(super) struct RawRoute {
     slice_bytes: Option<u32>,
     max_body_bytes: Option<u32>,
     cache_bytes: Option<u32>,
+    bridge_cluster: Option<String>,
+    bridge_timeout_ms: Option<u32>,
     explain_header: Option<bool>,
     model_header: Option<bool>,
 }
@@ -79,6 +84,13 @@ impl RawRoute {
                 1 << 28,
             )?,
             cache_bytes: ranged("cache_bytes", self.cache_bytes.unwrap_or(DEFAULT_CACHE_BYTES), 0, 1 << 28)?,
+            bridge_cluster: self.bridge_cluster.unwrap_or_else(|| DEFAULT_BRIDGE_CLUSTER.to_owned()),
+            bridge_timeout_ms: ranged(
+                "bridge_timeout_ms",
+                self.bridge_timeout_ms.unwrap_or(DEFAULT_BRIDGE_TIMEOUT_MS),
+                1,
+                60_000,
+            )?,
             explain_header: self.explain_header.unwrap_or(false),
             model_header: self.model_header.unwrap_or(false),
         })

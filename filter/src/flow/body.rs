@@ -7,7 +7,7 @@ use kv_routing::openai::{Endpoint, InferenceRequest, parse};
 use super::policy::Ruled;
 use super::prompt::Asked;
 use super::{Flow, Headers, Next, State, Unrouted};
-use crate::host::{Answer, Host};
+use crate::host::Host;
 use crate::view::Blind;
 use crate::vm::Vm;
 
@@ -30,15 +30,10 @@ impl Flow {
         }
     }
 
-    /// The answer to an HTTP call this request waits for.
-    pub(super) fn on_answer(&mut self, _: &mut Vm, _: &impl Host, _: Answer) -> Next {
-        self.as_held()
-    }
-
     /// What a callback without news means: a request in preparation stays held, any other has been released.
-    fn as_held(&self) -> Next {
+    pub(super) fn as_held(&self) -> Next {
         match self.state {
-            State::Preparing(_) => Next::AwaitBody,
+            State::Preparing(_) | State::Asking(_) => Next::AwaitBody,
             _ => Next::Release,
         }
     }

@@ -13,7 +13,9 @@ impl Flow {
                 vm.rows.touch();
                 vm.flush_row(host, millis(host.now_nanos()));
             }
-            State::Reading(..) | State::Preparing(_) => vm.counters.count(host, Unrouted::EndedEarly.counter()),
+            State::Reading(..) | State::Preparing(_) | State::Asking(_) => {
+                vm.counters.count(host, Unrouted::EndedEarly.counter())
+            }
             State::Fresh | State::Passed | State::Over => {}
         }
     }

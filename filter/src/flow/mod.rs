@@ -9,7 +9,7 @@
 //!     │ last byte, or trailers                                            │ with the reason counted
 //!     ▼                                                                   │
 //!   Preparing ◀─┐ one slice of a long prompt, then other requests         │
-//!     │  │  └───┘                                                         │
+//!     │  │  └───┘   or Asking: the bridge tokenizes what the core cannot    │
 //!     │  └── prompt cannot be tokenized ──▶ by prefix of its text         │
 //!     ▼                                            │                      │
 //!   decide: look up, price, pick ◀─────────────────┘ ─────────────────────┘
@@ -28,6 +28,7 @@
 
 mod body;
 mod book;
+mod bridge;
 mod decide;
 mod end;
 mod headers;
@@ -54,6 +55,7 @@ use crate::vm::Vm;
 pub use headers::pass_unconfigured;
 
 use book::Routed;
+use bridge::Asking;
 use prompt::Waiting;
 
 /// State of one request.
@@ -74,6 +76,7 @@ enum State {
     Fresh,
     Reading(Endpoint, Headers),
     Preparing(Box<Waiting>),
+    Asking(Box<Asking>),
     Passed,
     Routed(Box<Routed>),
     Over,

@@ -58,6 +58,11 @@ impl Ruled {
         }
     }
 
+    /// Path the request came on.
+    pub(super) fn endpoint(&self) -> Endpoint {
+        self.endpoint
+    }
+
     fn header(&self, name: &str) -> Option<Vec<u8>> {
         self.headers.iter().find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value.clone())
     }
@@ -90,7 +95,7 @@ impl Asked {
         let header = |name: &str| self.ruled.header(name);
         rules.select(&Facts {
             model: &self.model,
-            adapter: self.is_adapter.then_some(self.model.as_str()),
+            adapter: self.adapter(),
             path: self.ruled.endpoint.path(),
             stream: self.stream,
             priority: self.ruled.priority,

@@ -26,6 +26,13 @@ pub(super) struct Asked {
     pub(super) ruled: Ruled,
 }
 
+impl Asked {
+    /// Adapter the request is for.
+    pub(super) fn adapter(&self) -> Option<&str> {
+        self.is_adapter.then_some(self.model.as_str())
+    }
+}
+
 /// A request between two slices of its prompt.
 #[derive(Debug)]
 pub(super) struct Waiting {
@@ -45,21 +52,23 @@ pub(super) struct Prompt {
     pub(super) block_size: BlockSize,
     /// Whether tokens, and so the chain, are the engine's.
     pub(super) exact: bool,
+    /// Whether the bridge made them.
+    pub(super) by_bridge: bool,
     /// Key of the prefix.
     pub(super) prefix: Option<u64>,
 }
 
 impl Prompt {
-    fn exact(prepared: PreparedPrompt, block_size: BlockSize) -> Self {
+    pub(super) fn exact(prepared: PreparedPrompt, block_size: BlockSize) -> Self {
         let prefix = prefix_key(&prepared.chain, block_size, b"", PREFIX_TOKENS);
-        Self { prepared, block_size, exact: true, prefix }
+        Self { prepared, block_size, exact: true, by_bridge: false, prefix }
     }
 
     #[inline(never)]
     fn estimated(body: &[u8], block_size: BlockSize) -> Self {
         let (tokens, prefix) = estimate(body, block_size);
         let prepared = PreparedPrompt { tokens, ..PreparedPrompt::default() };
-        Self { prepared, block_size, exact: false, prefix }
+        Self { prepared, block_size, exact: false, by_bridge: false, prefix }
     }
 }
 
@@ -84,8 +93,11 @@ impl Flow {
         if !needs_tokens {
             return self.decide(vm, host, asked, estimated(block_size));
         }
-        let adapter = asked.is_adapter.then_some(asked.model.as_str());
-        let plan = HashPlan { block_size, seed: HashSeed::new(adapter, request.cache_salt.as_deref()) };
+        let approximate = matches!(request.exactness, Exactness::Approximate(_));
+        if !approximate && asked.pool.manifest.bridge.takes(&request.prompt) {
+            return self.ask_bridge(vm, host, body, asked, block_size, estimated(block_size));
+        }
+        let plan = HashPlan { block_size, seed: HashSeed::new(asked.adapter(), request.cache_salt.as_deref()) };
         match begin(vm, host, request, &asked.pool, plan, self.config.cache_bytes, now) {
             Ok(Begun::Ready(prepared)) => {
                 self.timings.tokenize = self.lap(host);

@@ -85,6 +85,7 @@ impl Flow {
             rule: &said.rule,
             tokens: prompt.prepared.tokens,
             blocks: u32::try_from(prompt.prepared.chain.len()).unwrap_or(u32::MAX),
+            tokenized_by: prompt.by_bridge.then_some("bridge"),
             us: self.timings,
             ..Explanation::of(choice, &asked.pool.targets)
         };

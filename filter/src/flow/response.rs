@@ -18,7 +18,7 @@ impl Flow {
             State::Routed(routed) => routed,
             State::Passed | State::Over => return,
             // Envoy answered a request that was still held: 413, a timeout. It must not be released any more.
-            State::Fresh | State::Reading(..) | State::Preparing(_) => {
+            State::Fresh | State::Reading(..) | State::Preparing(_) | State::Asking(_) => {
                 vm.counters.count(host, Unrouted::EndedEarly.counter());
                 self.state = State::Over;
                 return;

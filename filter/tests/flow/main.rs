@@ -13,6 +13,7 @@
 mod aborts;
 mod bodies;
 mod booking;
+mod bridge;
 mod configuration;
 mod cost;
 mod feed;

@@ -12,8 +12,8 @@ use kv_routing::index::{IndexLimits, PrefixIndex};
 use kv_routing::policy::document::Document;
 use kv_routing::target::{Slot, Tier};
 use kv_routing::wire::{
-    Epoch, Generation, LoadRow, Manifest, ManifestHeader, PoolId, PoolManifest, Push, PushReply, Put, TargetEntry,
-    TargetTable, UnixMillis, keys,
+    BridgeShare, Epoch, Generation, LoadRow, Manifest, ManifestHeader, PoolId, PoolManifest, Push, PushReply, Put,
+    TargetEntry, TargetTable, UnixMillis, keys,
 };
 
 pub const START: u64 = 1_800_000_000_000;
@@ -103,6 +103,7 @@ impl Stage {
             block_size: Some(BLOCK),
             page_bits: 0,
             tokenizer: None,
+            bridge: BridgeShare::None,
             cluster: "workers".into(),
             stale_after_ms: 3000,
             stale_decay_ms: 10_000,

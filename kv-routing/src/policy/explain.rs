@@ -28,6 +28,9 @@ pub struct Explanation<'a> {
     pub tokens: u32,
     /// Full blocks of the prompt's chain.
     pub blocks: u32,
+    /// Who tokenized the prompt, when the filter did not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokenized_by: Option<&'static str>,
     /// Leading blocks believed on the target.
     pub overlap: OverlapShown,
     /// Cost of the target, in blocks.
@@ -114,6 +117,7 @@ impl<'a> Explanation<'a> {
             state: choice.state.as_str(),
             tokens: 0,
             blocks: 0,
+            tokenized_by: None,
             overlap: choice.overlap.into(),
             cost: choice.cost.into(),
             runner_up,

@@ -26,5 +26,7 @@ mod tokenizer;
 pub use assemble::{AssembleError, Normalization, Parts, assemble};
 pub use cache::CacheStats;
 pub use prepare::Preparation;
-pub use prompter::{CacheLimits, HashPlan, LoadError, PreparedPrompt, Progress, PromptError, Prompter, prepare_tokens};
+pub use prompter::{
+    CacheLimits, HashPlan, LoadError, PreparedPrompt, Progress, PromptError, Prompter, prepare_tokens, stand_in,
+};
 pub use tokenizer::Tokenizer;

@@ -173,7 +173,7 @@ impl Prompter {
 }
 
 /// The token in the place of an image or the like, above every vocabulary; Dynamo's router makes the same of an item's hash.
-fn stand_in(item: MediaId) -> TokenId {
+pub fn stand_in(item: MediaId) -> TokenId {
     TokenId(1_000_000 + (item.0 & 0x3fff_ffff) as u32)
 }
 

@@ -3,7 +3,7 @@
 use bincode::{Decode, Encode};
 
 use super::codec::{self, WireError};
-use super::{Epoch, Generation, PoolId, UnixMillis};
+use super::{BridgeShare, Epoch, Generation, PoolId, UnixMillis};
 use crate::block::BlockSize;
 
 /// Bytes of the fixed header after the version byte: epoch, generation, heartbeat.
@@ -48,6 +48,8 @@ pub struct PoolManifest {
     pub page_bits: u8,
     /// Compiled tokenizer and chat template; `None`: token-id prompts only.
     pub tokenizer: Option<TokenizerRef>,
+    /// Prompts the bridge tokenizes, since the core cannot.
+    pub bridge: BridgeShare,
     /// Envoy cluster of the pool's workers, for calls that name one.
     pub cluster: String,
     /// Age of the heartbeat in milliseconds at which KV state begins to count as stale.
@@ -138,6 +140,7 @@ mod tests {
             block_size: Some(16),
             page_bits: 4,
             tokenizer: Some(TokenizerRef { id: 3, parts: 2, bytes: 5 }),
+            bridge: BridgeShare::Chats,
             cluster: "workers".into(),
             stale_after_ms: 3000,
             stale_decay_ms: 0,

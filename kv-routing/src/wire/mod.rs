@@ -9,12 +9,14 @@ mod load_row;
 mod manifest;
 mod push;
 mod target_table;
+mod tokenized;
 
 pub use codec::{MAX_MESSAGE_BYTES, WireError};
 pub use load_row::{Booking, LoadRow, LoadRowEntry};
 pub use manifest::{Manifest, ManifestHeader, PoolManifest, TokenizerRef, set_heartbeat};
 pub use push::{Decision, DecisionBatch, Imagined, PUSH_PART_BYTES, Push, PushReply, Put};
 pub use target_table::{Health, Role, SourceState, TargetEntry, TargetTable};
+pub use tokenized::{ADAPTER_HEADER, BridgeShare, POOL_HEADER, TOKENIZE_PATH, TOKENIZED_TYPE, Tokenized};
 
 use bincode::{Decode, Encode};
 
