@@ -68,6 +68,12 @@ test-wasm: setup ## The pure core's tests in 32-bit WebAssembly under Node
 	CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUNNER=wasm-bindgen-test-runner \
 	cargo test --package kv-routing --target wasm32-unknown-unknown --test 'wasm*'
 
+.PHONY: test-tokens-full
+STRINGS := 1000000
+TOKENIZERS = $(dir $(wildcard .deps/tokenizers/*/tokenizer.json) .deps/tokenizers/tekken/)
+test-tokens-full: setup ## Core against the Hugging Face library: STRINGS generated texts and every scalar value, each model (hours)
+	cargo run --package event-bridge --example tokenizer_parity -- $(STRINGS) 64 $(TOKENIZERS)
+
 envoy-validate: wasm ## Let Envoy validate every checked-in configuration with the fresh filter
 	@scripts/envoy-validate.sh $(WASM)
 

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use e2e::engine::{self, Engine};
+use e2e::paths;
 use e2e::prompt::{self, message};
 use e2e::scratch::Scratch;
 use e2e::stack::{Options, Stack};
-use e2e::paths;
 use mock_engine::{EngineConfig, ModelSource};
 use serde_json::{Value, json};
 
@@ -65,7 +65,10 @@ async fn prompts_of_an_unknown_tokenizer_are_matched_exactly_and_say_who_did_it(
     let completion = json!({"model": "mock", "prompt": numbers, "max_tokens": 1});
     let answer = stack.complete(&completion).await.expect_ok().json();
     let text = stack.next_decision().await;
-    assert_eq!((answer["usage"]["prompt_tokens"].as_u64(), text.tokenized_by.as_deref()), (Some(text.tokens), Some("bridge")));
+    assert_eq!(
+        (answer["usage"]["prompt_tokens"].as_u64(), text.tokenized_by.as_deref()),
+        (Some(text.tokens), Some("bridge"))
+    );
     assert_eq!(stack.envoy.stat("kv_router.bridge_tokenized").await, 6);
 
     // Without the bridge the ladder applies, and no request fails.

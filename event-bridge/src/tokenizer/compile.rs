@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use kv_routing::tokens::image::{Meta, Normalizer};
+use kv_routing::tokens::image::{Family, Meta, Normalizer};
 use kv_routing::tokens::template::{RequestedFormat, TemplateConfig, TemplateError};
 use kv_routing::tokens::{Parts, Tokenizer, assemble};
 
 use super::json::{ConfigJson, TokenizerJson, VocabJson};
-use super::{CompileError, ModelFiles, Unsupported, added, model, pipeline, unicode};
+use super::{CompileError, ModelFiles, Origin, Unsupported, added, model, pipeline, unicode};
 
 /// A compiled tokenizer and what it was compiled from.
 #[derive(Clone, Debug)]
@@ -80,12 +80,10 @@ pub fn compile(directory: &Path) -> Result<CompiledTokenizer, CompileError> {
 /// # Errors
 /// As [`compile`].
 pub fn compile_files(files: &ModelFiles, options: &RenderOptions) -> Result<CompiledTokenizer, CompileError> {
-    let json: TokenizerJson = parse(files, "tokenizer.json", &files.tokenizer)?;
-    let config: ConfigJson = match &files.config {
-        Some(config) => parse(files, "tokenizer_config.json", config)?,
-        None => ConfigJson::default(),
-    };
-    let (mut parts, notes) = build_parts(&json, &config)?;
+    let json: TokenizerJson = serde_json::from_slice(&files.tokenizer)
+        .map_err(|source| CompileError::Json { path: files.path("tokenizer.json"), source })?;
+    let config = files.config_json()?;
+    let (mut parts, notes) = build_parts(&json, &config, files.origin)?;
     let template = files.templates(options.content_format).map(|template| options.apply(template));
     let template_problem = template.as_ref().err().cloned();
     parts.template = template.ok();
@@ -104,16 +102,16 @@ pub fn compile_files(files: &ModelFiles, options: &RenderOptions) -> Result<Comp
     Ok(CompiledTokenizer { id: tokenizer.image().id() as u64, bytes, report })
 }
 
-fn parse<'a, T: serde::Deserialize<'a>>(files: &ModelFiles, name: &str, bytes: &'a [u8]) -> Result<T, CompileError> {
-    serde_json::from_slice(bytes).map_err(|source| CompileError::Json { path: files.path(name), source })
-}
-
-fn build_parts(json: &TokenizerJson, config: &ConfigJson) -> Result<(Parts, Vec<String>), CompileError> {
+fn build_parts(
+    json: &TokenizerJson,
+    config: &ConfigJson,
+    origin: Origin,
+) -> Result<(Parts, Vec<String>), CompileError> {
     if !json.truncation.is_null() {
         return Err(Unsupported::new("truncation", json.truncation.to_string()).into());
     }
     let pipeline = pipeline::recognise(&json.normalizer, &json.pre_tokenizer, &json.post_processor)?;
-    let model = model::read(&json.model, pipeline.family)?;
+    let model = model::read(&json.model, pipeline.family, origin != Origin::Json)?;
     let VocabJson::Map(ids) = &json.model.vocab else {
         return Err(Unsupported::new("model.vocab", "a list").into());
     };
@@ -135,7 +133,7 @@ fn build_parts(json: &TokenizerJson, config: &ConfigJson) -> Result<(Parts, Vec<
         prefix: pipeline.prefix,
         suffix: pipeline.suffix,
     };
-    let notes = notes(config, &meta);
+    let notes = notes(config, &meta, origin);
     let parts = Parts {
         classes: unicode::classes(normalization.as_ref())?,
         meta,
@@ -150,8 +148,14 @@ fn build_parts(json: &TokenizerJson, config: &ConfigJson) -> Result<(Parts, Vec<
     Ok((parts, notes))
 }
 
-fn notes(config: &ConfigJson, meta: &Meta) -> Vec<String> {
+fn notes(config: &ConfigJson, meta: &Meta, origin: Origin) -> Vec<String> {
     let mut notes = Vec::new();
+    if origin == Origin::Tiktoken {
+        notes.push(
+            "Kimi's tokenizer class cuts runs of more than 25,000 characters with or without white space; such runs are not cut here"
+                .to_owned(),
+        );
+    }
     if config.add_bos_token == Some(true) && meta.prefix.is_empty() {
         let class = config.tokenizer_class.as_deref().unwrap_or("unknown class");
         notes.push(format!(
@@ -160,6 +164,13 @@ fn notes(config: &ConfigJson, meta: &Meta) -> Vec<String> {
     }
     if config.add_eos_token == Some(true) && meta.suffix.is_empty() {
         notes.push("tokenizer_config.json asks for an EOS token that tokenizer.json does not add".to_owned());
+    }
+    let class = config.tokenizer_class.as_deref().unwrap_or("");
+    if meta.family == Family::ByteLevel && class.starts_with("LlamaTokenizer") {
+        notes.push(format!(
+            "tokenizer_config.json says {class} for a byte-level tokenizer: some releases of transformers 5 read it as SentencePiece and \
+             compute other tokens than its tokenizer.json says; compare with the engine's /tokenize"
+        ));
     }
     notes
 }

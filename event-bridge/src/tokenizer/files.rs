@@ -5,18 +5,33 @@ use std::path::{Path, PathBuf};
 use kv_routing::tokens::template::{self, RequestedFormat, TemplateConfig, TemplateError};
 use xxhash_rust::xxh3::Xxh3;
 
-use super::CompileError;
+use super::json::ConfigJson;
+use super::{CompileError, ranks};
 
 /// Largest `tokenizer.json` seen is 33 MB.
 const FILE_BOUND: u64 = 256 << 20;
+
+/// Which file the tokenizer is from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Origin {
+    /// `tokenizer.json`
+    #[default]
+    Json,
+    /// `tiktoken.model`
+    Tiktoken,
+    /// `tekken.json`
+    Tekken,
+}
 
 /// Contents of the files; absent ones are `None`.
 #[derive(Clone, Debug, Default)]
 pub struct ModelFiles {
     /// The directory, for messages.
     pub directory: PathBuf,
-    /// `tokenizer.json`
+    /// `tokenizer.json`, or what the rank file amounts to.
     pub tokenizer: Vec<u8>,
+    /// Which file that is from.
+    pub origin: Origin,
     /// `tokenizer_config.json`
     pub config: Option<Vec<u8>>,
     /// `chat_template.jinja`
@@ -30,20 +45,30 @@ pub struct ModelFiles {
 }
 
 impl ModelFiles {
-    /// Reads a model directory.
+    /// Reads a model directory. A rank file counts where there is no `tokenizer.json`.
     ///
     /// # Errors
-    /// [`CompileError::Read`] when `tokenizer.json` is missing or a file cannot be read, [`CompileError::TooLarge`].
+    /// [`CompileError::Read`] when there is no tokenizer or a file cannot be read, [`CompileError::TooLarge`],
+    /// [`CompileError::Unsupported`] for a rank file that is damaged or of a class that is not known.
     pub fn read(directory: &Path) -> Result<Self, CompileError> {
-        let required = |name: &str| read_bounded(&directory.join(name));
         let optional = |name: &str| match read_bounded(&directory.join(name)) {
             Err(CompileError::Read { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
             other => other.map(Some),
         };
+        let config = optional("tokenizer_config.json")?;
+        let (tokenizer, origin) = match (optional("tiktoken.model")?, optional("tekken.json")?) {
+            _ if directory.join("tokenizer.json").exists() => {
+                (read_bounded(&directory.join("tokenizer.json"))?, Origin::Json)
+            }
+            (Some(file), _) => (ranks::tiktoken(&file, config.as_deref())?, Origin::Tiktoken),
+            (None, Some(file)) => (ranks::tekken(&file)?, Origin::Tekken),
+            (None, None) => (read_bounded(&directory.join("tokenizer.json"))?, Origin::Json),
+        };
         Ok(Self {
             directory: directory.to_owned(),
-            tokenizer: required("tokenizer.json")?,
-            config: optional("tokenizer_config.json")?,
+            tokenizer,
+            origin,
+            config,
             template: optional("chat_template.jinja")?,
             model_config: optional("config.json")?,
             template_json: optional("chat_template.json")?,
@@ -76,6 +101,9 @@ impl ModelFiles {
     /// # Errors
     /// [`TemplateError`] when there is none, or it is not supported.
     pub fn templates(&self, format: RequestedFormat) -> Result<TemplateConfig, TemplateError> {
+        if self.origin == Origin::Tekken {
+            return Err(TemplateError::OtherRenderer { model: "tekken.json".to_owned(), by: "mistral-common" });
+        }
         let files = template::ModelFiles {
             config: self.model_config.as_deref(),
             tokenizer_config: self.config.as_deref(),
@@ -84,6 +112,17 @@ impl ModelFiles {
             tool_template: self.tool_template.as_deref(),
         };
         files.load(format)
+    }
+
+    /// `tokenizer_config.json`, read. Classes of rank files give its added tokens no flags: they are in what the file amounts to.
+    pub(super) fn config_json(&self) -> Result<ConfigJson, CompileError> {
+        let Some(config) = &self.config else { return Ok(ConfigJson::default()) };
+        let mut config: ConfigJson = serde_json::from_slice(config)
+            .map_err(|source| CompileError::Json { path: self.path("tokenizer_config.json"), source })?;
+        if self.origin != Origin::Json {
+            config.added_tokens_decoder.clear();
+        }
+        Ok(config)
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {

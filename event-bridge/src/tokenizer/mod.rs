@@ -13,6 +13,7 @@ mod json;
 mod model;
 mod pattern;
 mod pipeline;
+mod ranks;
 mod reference;
 mod self_test;
 mod service;
@@ -20,7 +21,7 @@ mod unicode;
 
 pub use compile::{CompiledTokenizer, RenderOptions, Report, compile, compile_files};
 pub use error::{CompileError, Unsupported};
-pub use files::ModelFiles;
+pub use files::{ModelFiles, Origin};
 pub use reference::{Reference, ReferenceError};
 pub use self_test::{FirstDifference, SelfTest, compare, self_test};
 pub use service::{BridgeError, BridgePrompt, BridgeTokenizer};

@@ -18,13 +18,14 @@ pub(super) struct Model {
     pub(super) unknown: Option<TokenId>,
 }
 
-/// Reads the model section for a tokenizer of this family.
-pub(super) fn read(json: &ModelJson, family: Family) -> Result<Model, Unsupported> {
+/// Reads the model section for a tokenizer of this family. `by_rank`: merges have the rank of what they make, as rank files say,
+/// instead of one each.
+pub(super) fn read(json: &ModelJson, family: Family, by_rank: bool) -> Result<Model, Unsupported> {
     refuse_variants(json)?;
     let VocabJson::Map(ids) = &json.vocab else {
         return Err(Unsupported::new("model.vocab", "a list, as Unigram models have"));
     };
-    let merges = read_merges(&json.merges, &|text: &str| ids.get(text).copied())?;
+    let merges = read_merges(&json.merges, by_rank, &|text: &str| ids.get(text).copied())?;
     let vocabulary = read_vocabulary(ids.iter(), family)?;
     let unknown = match &json.unk_token {
         Some(text) => Some(TokenId(*ids.get(text).ok_or_else(|| {
@@ -67,6 +68,7 @@ fn refuse_variants(json: &ModelJson) -> Result<(), Unsupported> {
 
 fn read_merges(
     json: &MergesJson,
+    by_rank: bool,
     id: &dyn Fn(&str) -> Option<u32>,
 ) -> Result<Vec<(TokenId, TokenId, Merge)>, Unsupported> {
     let pairs: Vec<(&str, &str)> = match json {
@@ -85,6 +87,7 @@ fn read_merges(
             })
         };
         let merged = find(&format!("{left}{right}"))?;
+        let rank = if by_rank { merged.0 } else { rank };
         merges.push((find(left)?, find(right)?, Merge { rank, id: merged }));
     }
     Ok(merges)
@@ -111,7 +114,7 @@ fn read_vocabulary<'a>(
 }
 
 /// The printable stand-in of every byte in byte-level vocabularies: itself for printable Latin-1, else U+0100 onwards in order.
-fn byte_alphabet() -> HashMap<char, u8> {
+pub(super) fn byte_alphabet() -> HashMap<char, u8> {
     let printable = |byte: u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
     let mut next = 0x100;
     let mut alphabet = HashMap::new();

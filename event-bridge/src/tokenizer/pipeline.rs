@@ -110,8 +110,12 @@ fn never_splits(value: &Value) -> bool {
 
 fn recognise_metaspace(value: &Value) -> Result<Normalizer, Unsupported> {
     let scheme = value.get("prepend_scheme").and_then(Value::as_str);
-    if text(value, "/replacement") != "▁" || flag(value, "split", true) {
-        return refuse("pre_tokenizer", value);
+    if text(value, "/replacement") != "▁" {
+        return refuse("pre_tokenizer.replacement", value);
+    }
+    // Words would end before every space, which the core does not do in text of characters.
+    if flag(value, "split", true) {
+        return refuse("pre_tokenizer.split", value);
     }
     match scheme {
         Some("never") => Ok(Normalizer::Spaces),

@@ -7,7 +7,7 @@ use kv_routing::block::TokenId;
 use thiserror::Error;
 use tokenizers::Tokenizer;
 
-use super::json::{AddedJson, ConfigJson};
+use super::json::AddedJson;
 use super::{CompileError, ModelFiles};
 
 /// Why the library cannot tokenize.
@@ -38,11 +38,7 @@ impl Reference {
     pub fn load(files: &ModelFiles) -> Result<Self, ReferenceError> {
         let load = |error: tokenizers::Error| ReferenceError::Load(error.to_string());
         let mut tokenizer = Tokenizer::from_bytes(&files.tokenizer).map_err(load)?;
-        let config: ConfigJson = match &files.config {
-            Some(config) => serde_json::from_slice(config)
-                .map_err(|source| CompileError::Json { path: files.path("tokenizer_config.json"), source })?,
-            None => ConfigJson::default(),
-        };
+        let config = files.config_json()?;
         let mut overlay: Vec<(u32, tokenizers::AddedToken)> = Vec::new();
         for (id, token) in &config.added_tokens_decoder {
             let id = id.parse().map_err(|_| ReferenceError::Load(format!("added_tokens_decoder[{id}] is no id")))?;

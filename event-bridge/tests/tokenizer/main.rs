@@ -6,6 +6,7 @@
 //! | `cuts` | texts cut where the core cuts them, tokenized by the library |
 //! | `caches` | prompts prepared with caches and in slices against the same without |
 //! | `variants` | real tokenizers changed to what no package holds |
+//! | `ranks` | tokenizers from rank files against tiktoken and mistral-common |
 //! | `vllm` | requests that a real vLLM answered |
 //! | `refusals` | what the compiler does not recognise |
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)] // a test may fail by panicking
@@ -14,6 +15,7 @@ mod caches;
 mod cuts;
 mod models;
 mod parity;
+mod ranks;
 mod refusals;
 mod variants;
 mod vllm;

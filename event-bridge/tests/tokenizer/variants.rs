@@ -65,6 +65,20 @@ fn normalizers_of_spaces() {
 }
 
 #[test]
+fn unknown_tokens() {
+    let files = files("llama2");
+    let mut json = read(&files);
+    let vocab = json["model"]["vocab"].as_object_mut().unwrap();
+    vocab.retain(|text, _| !(text.starts_with("<0x") && text.ends_with('>')));
+    // The library gives ids by the size of the vocabulary only to added tokens; all of them are in it here.
+    for (byte_fallback, fuse) in [(false, true), (false, false), (true, true)] {
+        json["model"]["byte_fallback"] = json!(byte_fallback);
+        json["model"]["fuse_unk"] = json!(fuse);
+        check("unknown tokens", &files, &json);
+    }
+}
+
+#[test]
 fn added_tokens() {
     let added = |content: &str, left: bool, right: bool, normalized: bool| json!({"id": 0, "content": content, "single_word": false, "lstrip": left, "rstrip": right, "normalized": normalized, "special": false});
     let odd = [

@@ -98,7 +98,9 @@ fn add_common(writer: &mut ImageWriter, parts: &Parts) -> Result<(), AssembleErr
     if parts.meta.family == Family::Characters {
         let merged: HashSet<TokenId> = parts.merges.iter().map(|(_, _, merge)| merge.id).collect();
         let texts = parts.vocabulary.iter().filter(|(_, id)| merged.contains(id)).map(|(text, _)| text.as_slice());
-        writer.add(Section::Joins, build_joins(texts));
+        let fused = parts.meta.flags.fuse_unknown && parts.byte_tokens.is_none();
+        let single = fused.then(|| parts.vocabulary.iter().map(|(text, _)| text.as_slice()));
+        writer.add(Section::Joins, build_joins(texts, single));
     }
     let (index, blocks) = build_classes(&parts.classes);
     writer.add(Section::ClassIndex, index);

@@ -30,10 +30,10 @@ impl Budget {
         self.0 -= bytes as i64 / CACHED + 4;
     }
 
-    /// Counts steps of a long merge. One costs as much as some six bytes of ordinary text, most of whose pieces need
+    /// Counts steps of a long merge. One costs as much as some eight bytes of ordinary text, most of whose pieces need
     /// no merging.
     #[inline]
     pub(crate) fn merge_step(&mut self) {
-        self.0 -= 6;
+        self.0 -= 8;
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Merging never crosses a pair of characters that no merged token holds, so such a text falls into pieces there. The section has
 //! one byte per pair, 129 kinds of left character major: the ASCII characters, `▁` in the place of the space it stands for, and one
-//! kind for all others; 1 when some merged token holds the pair.
+//! kind for all others; 1 when some merged token holds the pair. Where a run of unknown characters gives one token, 1 also for two
+//! characters that may both be unknown.
 
 use super::decode;
 
@@ -61,10 +62,14 @@ fn kind(text: &[u8], at: usize) -> Option<(usize, usize)> {
     Some((OTHER, decode(text, at, first).1))
 }
 
-/// Builds the section from the texts of all merged tokens.
-pub fn build_joins<'t>(tokens: impl Iterator<Item = &'t [u8]>) -> Vec<u8> {
+/// Builds the section from the texts of all merged tokens. `single`: the texts of the one-character tokens, when runs of unknown
+/// characters are fused.
+pub fn build_joins<'t>(
+    merged: impl Iterator<Item = &'t [u8]>,
+    single: Option<impl Iterator<Item = &'t [u8]>>,
+) -> Vec<u8> {
     let mut pairs = vec![0; KINDS * KINDS];
-    for text in tokens {
+    for text in merged {
         let mut at = 0;
         let mut before: Option<usize> = None;
         while let Some((right, length)) = kind(text, at) {
@@ -73,6 +78,24 @@ pub fn build_joins<'t>(tokens: impl Iterator<Item = &'t [u8]>) -> Vec<u8> {
             }
             before = Some(right);
             at += length;
+        }
+    }
+    let Some(single) = single else { return pairs };
+    let mut unknown = [true; KINDS];
+    for (known, length) in single.filter_map(|text| Some((kind(text, 0)?, text.len()))) {
+        // Some other character can always be unknown.
+        if known.0 != OTHER
+            && known.1 == length
+            && let Some(unknown) = unknown.get_mut(known.0)
+        {
+            *unknown = false;
+        }
+    }
+    for (left, row) in unknown.iter().zip(pairs.chunks_exact_mut(KINDS)) {
+        for (right, joins) in unknown.iter().zip(row) {
+            if *left && *right {
+                *joins = 1;
+            }
         }
     }
     pairs
@@ -85,7 +108,8 @@ mod tests {
     #[test]
     fn pieces_end_where_no_token_reaches_across() {
         let tokens = ["▁th", "the", "▁▁", ">▁</", "é中"];
-        let pairs = build_joins(tokens.iter().map(|token| token.as_bytes()));
+        let none: Option<std::iter::Empty<&[u8]>> = None;
+        let pairs = build_joins(tokens.iter().map(|token| token.as_bytes()), none);
         let table = JoinTable::new(&pairs);
         let text = "▁▁the1▁the>▁</中é\n\n";
         let mut pieces = Vec::new();
@@ -98,5 +122,14 @@ mod tests {
         assert_eq!(pieces, ["▁▁the", "1", "▁the", ">▁</", "中é", "\n", "\n"]);
         assert!(table.ascii(b'>', b' ') && !table.ascii(b'e', b' '));
         assert_eq!(JoinTable::new(&[]).piece(text.as_bytes(), 0), text.len());
+    }
+
+    #[test]
+    fn runs_of_unknown_characters_stay_together() {
+        let none: std::iter::Empty<&[u8]> = std::iter::empty();
+        let pairs = build_joins(none, Some(["a", "▁", "é"].iter().map(|text| text.as_bytes())));
+        let table = JoinTable::new(&pairs);
+        assert!(table.ascii(b'\n', b'\t') && !table.ascii(b'a', b'\t') && !table.ascii(b'\n', b' '));
+        assert_eq!(table.piece("\n\té\u{1}a".as_bytes(), 0), 5);
     }
 }
