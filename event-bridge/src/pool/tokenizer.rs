@@ -53,16 +53,21 @@ pub(super) fn compile_in_background(
 /// The core's tokenizer when it can be used, else the bridge's.
 fn prepare(dir: &Path, options: &RenderOptions, cache_dir: Option<&Path>) -> Result<Ready, String> {
     let files = ModelFiles::read(dir).map_err(|error| error.to_string())?;
-    let why = match compile(dir, &files, options, cache_dir) {
+    let (core, share, why) = match compile(dir, &files, options, cache_dir) {
+        Ok(parts) if BridgeTokenizer::renders_what_the_core_cannot(&files) => (
+            Some(parts),
+            BridgeShare::Chats,
+            "prompts of chats are harmony, which is not built by a template".to_owned(),
+        ),
         Ok(parts) => return Ok(Ready { core: Some(parts), bridge: None }),
-        Err(why) => why,
+        Err(why) => (None, BridgeShare::All, why),
     };
     let tokenizer = BridgeTokenizer::load(&files, options).map_err(|error| format!("{why}; {error}"))?;
     if let Some(problem) = tokenizer.template_problem() {
         warn!(dir = %dir.display(), %problem, "chats cannot be rendered, only text and token-id prompts are exact");
     }
-    let bridge = Bridged { tokenizer: Arc::new(tokenizer), share: BridgeShare::All, why };
-    Ok(Ready { core: None, bridge: Some(bridge) })
+    let bridge = Bridged { tokenizer: Arc::new(tokenizer), share, why };
+    Ok(Ready { core, bridge: Some(bridge) })
 }
 
 /// Compiles the tokenizer and compares it with the reference library over the built-in corpus, unless that was done before.

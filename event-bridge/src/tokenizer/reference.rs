@@ -51,6 +51,17 @@ impl Reference {
         Ok(Self { tokenizer })
     }
 
+    /// The same, but special tokens in a text are text.
+    pub(super) fn literal(mut self) -> Self {
+        self.tokenizer.set_encode_special_tokens(true);
+        self
+    }
+
+    /// Id of a token by its text.
+    pub(super) fn id(&self, token: &str) -> Option<TokenId> {
+        self.tokenizer.token_to_id(token).map(TokenId)
+    }
+
     /// The library's tokens of a text.
     ///
     /// # Errors

@@ -1,19 +1,30 @@
 //! Prompts tokenized here, for filters whose core cannot: the reference library behind the filter's own body parser and renderer.
 
 use kv_routing::block::{TokenId, chain};
-use kv_routing::openai::{Exactness, InferenceRequest, MediaId, PromptInput};
-use kv_routing::tokens::template::{RenderError, Rendered, Renderer, TemplateError};
+use kv_routing::openai::{Endpoint, Exactness, InferenceRequest, MediaId, PromptInput, ToolChoice};
+use kv_routing::tokens::template::{
+    HARMONY, RenderError, Rendered, Renderer, RequestedFormat, TemplateError, strftime,
+};
 use kv_routing::tokens::{HashPlan, stand_in};
 use kv_routing::wire::{Tokenized, UnixMillis};
 use thiserror::Error;
 
-use super::{ModelFiles, Reference, ReferenceError, RenderOptions};
+use super::harmony::{self, Piece};
+use super::{HarmonyError, ModelFiles, Reference, ReferenceError, RenderOptions};
 
 /// A model's reference tokenizer and renderer, kept in memory.
 #[derive(Debug)]
 pub struct BridgeTokenizer {
     reference: Reference,
-    renderer: Result<Renderer, TemplateError>,
+    chats: Chats,
+}
+
+/// How chats are rendered.
+#[derive(Debug)]
+enum Chats {
+    Template(Box<Renderer>),
+    Harmony { exclude_tools_when_none: bool, utc_offset_ms: i64 },
+    Not(TemplateError),
 }
 
 /// A prompt as the reference tokenizes it.
@@ -45,6 +56,15 @@ pub enum BridgeError {
     /// The library failed.
     #[error(transparent)]
     Reference(#[from] ReferenceError),
+    /// Harmony cannot express the messages.
+    #[error(transparent)]
+    Harmony(#[from] HarmonyError),
+    /// The tokenizer is held for chats, whose text knows no special tokens.
+    #[error("the bridge tokenizes only chats of this model")]
+    ChatsOnly,
+    /// The tokenizer lacks a token that harmony needs.
+    #[error("the tokenizer has no token `{0}`")]
+    NoToken(&'static str),
     /// A post-processor's tokens around a prompt with images.
     #[error("`add_special_tokens` together with images, audio or video is not supported")]
     FramedMedia,
@@ -56,13 +76,32 @@ impl BridgeTokenizer {
     /// # Errors
     /// [`ReferenceError`] when the library does not take the files. A template that cannot be used shows at the first chat.
     pub fn load(files: &ModelFiles, options: &RenderOptions) -> Result<Self, ReferenceError> {
-        let renderer = files.templates(options.content_format).map(|template| options.apply(template));
-        Ok(Self { reference: Reference::load(files)?, renderer: renderer.and_then(Renderer::compile) })
+        let reference = Reference::load(files)?;
+        let template = files.templates(options.content_format).map(|template| options.apply(template));
+        Ok(match template.and_then(Renderer::compile) {
+            Ok(renderer) => Self { reference, chats: Chats::Template(Box::new(renderer)) },
+            Err(error) if is_harmony(&error) => Self {
+                reference: reference.literal(),
+                chats: Chats::Harmony {
+                    exclude_tools_when_none: options.exclude_tools_when_none,
+                    utc_offset_ms: i64::from(options.utc_offset_minutes) * 60_000,
+                },
+            },
+            Err(error) => Self { reference, chats: Chats::Not(error) },
+        })
+    }
+
+    /// Whether chats of this model can be rendered here and not in the filter.
+    pub fn renders_what_the_core_cannot(files: &ModelFiles) -> bool {
+        files.templates(RequestedFormat::Auto).is_err_and(|error| is_harmony(&error))
     }
 
     /// Why chats cannot be rendered, when they cannot.
     pub fn template_problem(&self) -> Option<&TemplateError> {
-        self.renderer.as_ref().err()
+        match &self.chats {
+            Chats::Not(error) => Some(error),
+            Chats::Template(_) | Chats::Harmony { .. } => None,
+        }
     }
 
     /// Tokenizes the prompt of `request`. Takes some 3 us a token.
@@ -73,12 +112,43 @@ impl BridgeTokenizer {
         if let Exactness::Approximate(reason) = request.exactness {
             return Err(BridgeError::Approximate(reason.as_str()));
         }
-        let rendered = match &request.prompt {
-            PromptInput::Text(text) => Rendered { text: text.to_string(), exact_bytes: text.len(), media: Vec::new() },
-            PromptInput::Chat(chat) => self.renderer.as_ref().map_err(Clone::clone)?.render(chat, now)?,
-            PromptInput::Tokens(_) | PromptInput::Absent => return Err(BridgeError::Absent),
+        let rendered = match (&request.prompt, &self.chats) {
+            (PromptInput::Chat(chat), Chats::Template(renderer)) => renderer.render(chat, now)?,
+            (PromptInput::Chat(chat), Chats::Harmony { exclude_tools_when_none, utc_offset_ms }) => {
+                if request.endpoint != Endpoint::ChatCompletions {
+                    return Err(HarmonyError::Endpoint.into());
+                }
+                let with_tools = !(*exclude_tools_when_none && chat.tool_choice == ToolChoice::None);
+                let local = i64::try_from(now.0).unwrap_or(i64::MAX).saturating_add(*utc_offset_ms);
+                let date = strftime("%Y-%m-%d", local).unwrap_or_default();
+                return self.encode_pieces(harmony::render(chat, with_tools, &date)?);
+            }
+            (PromptInput::Chat(_), Chats::Not(error)) => return Err(error.clone().into()),
+            (PromptInput::Text(_), Chats::Harmony { .. }) => return Err(BridgeError::ChatsOnly),
+            (PromptInput::Text(text), _) => {
+                Rendered { text: text.to_string(), exact_bytes: text.len(), media: Vec::new() }
+            }
+            (PromptInput::Tokens(_) | PromptInput::Absent, _) => return Err(BridgeError::Absent),
         };
         self.encode(rendered, request.add_special_tokens)
+    }
+
+    fn encode_pieces(&self, pieces: Vec<Piece>) -> Result<BridgePrompt, BridgeError> {
+        let (mut text, mut tokens) = (String::new(), Vec::new());
+        for piece in pieces {
+            match piece {
+                Piece::Special(token) => {
+                    text.push_str(token);
+                    tokens.push(self.reference.id(token).ok_or(BridgeError::NoToken(token))?);
+                }
+                Piece::Text(piece) => {
+                    tokens.extend(self.reference.encode(&piece, false)?);
+                    text.push_str(&piece);
+                }
+            }
+        }
+        let exact_tokens = u32::try_from(tokens.len()).unwrap_or(u32::MAX);
+        Ok(BridgePrompt { text, tokens, exact_tokens })
     }
 
     /// Images and the like part the text: the tokens on either side never join.
@@ -101,6 +171,10 @@ impl BridgeTokenizer {
         }
         Ok(BridgePrompt { text, tokens, exact_tokens: u32::try_from(exact).unwrap_or(u32::MAX) })
     }
+}
+
+fn is_harmony(error: &TemplateError) -> bool {
+    matches!(error, TemplateError::OtherRenderer { by: HARMONY, .. })
 }
 
 impl BridgePrompt {

@@ -6,6 +6,7 @@
 //! | `cuts` | texts cut where the core cuts them, tokenized by the library |
 //! | `caches` | prompts prepared with caches and in slices against the same without |
 //! | `variants` | real tokenizers changed to what no package holds |
+//! | `harmony` | chats of gpt-oss against vLLM's code |
 //! | `ranks` | tokenizers from rank files against tiktoken and mistral-common |
 //! | `vllm` | requests that a real vLLM answered |
 //! | `refusals` | what the compiler does not recognise |
@@ -13,6 +14,7 @@
 
 mod caches;
 mod cuts;
+mod harmony;
 mod models;
 mod parity;
 mod ranks;

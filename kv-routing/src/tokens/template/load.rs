@@ -23,9 +23,12 @@ pub struct ModelFiles<'a> {
     pub tool_template: Option<&'a [u8]>,
 }
 
+/// What builds the prompts of gpt-oss.
+pub const HARMONY: &str = "openai-harmony";
+
 /// Model types and tokenizer classes whose prompts vLLM builds otherwise.
 const OTHER_RENDERERS: &[(&str, &str)] = &[
-    ("gpt_oss", "openai-harmony"),
+    ("gpt_oss", HARMONY),
     ("deepseek_v32", "vLLM's DeepSeek V3.2 encoder"),
     ("deepseek_v4", "vLLM's DeepSeek V4 encoder"),
     ("kimi_k3", "vLLM's Kimi K3 encoder"),

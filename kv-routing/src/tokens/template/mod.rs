@@ -37,5 +37,6 @@ mod tests;
 
 pub use config::{ContentFormat, RequestedFormat, TemplateConfig};
 pub use error::{RenderError, TemplateError};
-pub use load::ModelFiles;
+pub use load::{HARMONY, ModelFiles};
 pub use render::{Rendered, Renderer, TemplateInput};
+pub use strftime::strftime;

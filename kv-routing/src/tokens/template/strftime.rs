@@ -84,7 +84,7 @@ fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
 ///
 /// # Errors
 /// A directive that is not known here, rather than a guess.
-pub(super) fn strftime(format: &str, millis: i64) -> Result<String, Error> {
+pub fn strftime(format: &str, millis: i64) -> Result<String, Error> {
     let moment = Moment::new(millis);
     let mut out = String::with_capacity(format.len() + 16);
     let mut chars = format.chars();
