@@ -1,5 +1,11 @@
 //! The program as people and process managers meet it: exit codes, where answers go, and its end by signal.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test stops at the first surprise"
+)]
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -127,4 +133,37 @@ fn policies_are_checked_without_a_bridge_and_completions_are_printed() {
     assert!(script.status.success() && text(&script.stdout).contains("rollback"));
     let help = program().args(["policy", "--help"]).output().unwrap();
     assert!(text(&help.stdout).contains("Examples:"));
+}
+
+/// gpt-oss's chats are harmony, which only the bridge builds.
+#[test]
+fn what_the_filter_cannot_tokenize_is_rendered_as_the_bridge_does() {
+    let model = tempfile::tempdir().unwrap();
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.deps/tokenizers/gptoss");
+    for file in ["tokenizer.json", "tokenizer_config.json"] {
+        std::fs::copy(from.join(file), model.path().join(file))
+            .expect("run `make setup`, it fetches the tokenizers tests need");
+    }
+    std::fs::write(model.path().join("config.json"), r#"{"model_type": "gpt_oss"}"#).unwrap();
+    let render = |body: &str, reference: bool| {
+        let mut command = program();
+        command.args(["render", "--request", "-", "--model-dir"]).arg(model.path());
+        command
+            .args(reference.then_some("--reference"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(body.as_bytes()).unwrap();
+        child.wait_with_output().unwrap()
+    };
+    let chat = r#"{"model": "m", "messages": [{"role": "user", "content": "hi"}]}"#;
+    let refused = render(chat, false);
+    assert_eq!(refused.status.code(), Some(1), "{}", text(&refused.stderr));
+    let bridged: serde_json::Value = serde_json::from_slice(&render(chat, true).stdout).unwrap();
+    assert_eq!(bridged["tokenized_by"], "bridge");
+    assert!(bridged["prompt"].as_str().unwrap().ends_with("<|start|>user<|message|>hi<|end|><|start|>assistant"));
+    let plain: serde_json::Value =
+        serde_json::from_slice(&render(r#"{"model": "m", "prompt": "hello world"}"#, true).stdout).unwrap();
+    assert_eq!((&plain["tokens"], plain.get("tokenized_by")), (&serde_json::json!([24912, 2375]), None));
 }

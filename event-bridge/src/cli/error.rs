@@ -9,7 +9,7 @@ use crate::bridge::StartError;
 use crate::config::ConfigError;
 use crate::policy::Refused;
 use crate::probe::ProbeError;
-use crate::tokenizer::{CompileError, FirstDifference, ReferenceError};
+use crate::tokenizer::{BridgeError, CompileError, FirstDifference, ReferenceError};
 
 /// Why a command failed.
 #[derive(Debug, Error)]
@@ -52,6 +52,9 @@ pub enum CliError {
     /// The filter's core and the reference library differ.
     #[error("the filter's core differs from the reference: {0}")]
     Difference(#[from] FirstDifference),
+    /// A prompt cannot be tokenized by the reference library either.
+    #[error(transparent)]
+    Bridge(#[from] BridgeError),
     /// A prompt cannot be made.
     #[error(transparent)]
     Prompt(#[from] PromptError),
@@ -91,11 +94,12 @@ pub enum CliError {
 }
 
 impl CliError {
-    /// Exit code of the process.
+    /// Exit code of the process: 4 says that core and reference differ, so that scripts can tell it from a broken file.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,
             Self::Config(_) | Self::Policy { .. } => 3,
+            Self::Difference(_) => 4,
             Self::Start(_)
             | Self::NotEverywhere
             | Self::Unusable(_)
@@ -104,7 +108,7 @@ impl CliError {
             | Self::Compile(_)
             | Self::Load(_)
             | Self::Reference(_)
-            | Self::Difference(_)
+            | Self::Bridge(_)
             | Self::Prompt(_)
             | Self::Input(_)
             | Self::Read { .. }

@@ -1,6 +1,6 @@
 //! `event-bridge render`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use kv_routing::block::{BlockSize, HashSeed, SequenceHash, TokenId};
@@ -12,14 +12,19 @@ use serde_json::{Value, json};
 use super::model::Model;
 use super::{CliError, input, out};
 use crate::clock;
-use crate::tokenizer::compare;
+use crate::tokenizer::{
+    BridgePrompt, BridgeTokenizer, CompileError, ModelFiles, RenderOptions, compare, compile_files,
+};
 
 pub(super) const EXAMPLES: &str = "Examples:
   event-bridge render --model-dir /models/qwen3 --request body.json
   curl -s ... | event-bridge render --model-dir /models/qwen3 --request - --block-size 16 --reference
 
 Prints one JSON object: `prompt` (text after the chat template), `tokens`, `blocks` (chained hashes of the full blocks,
-hexadecimal) and `exactness`. Everything is computed by the code that runs in Envoy.";
+hexadecimal) and `exactness`. Everything is computed by the code that runs in Envoy.
+
+With --reference the Hugging Face library tokenizes too; exits with 4 and prints the first difference when the two differ. A prompt that the
+filter does not support is then printed as the bridge tokenizes it, with `tokenized_by`.";
 
 /// Bytes of text tokenized in one slice; the slices change nothing, and here nobody else waits.
 const SLICE_BYTES: u32 = u32::MAX;
@@ -54,6 +59,11 @@ pub(super) fn render(args: &RenderArgs) -> Result<(), CliError> {
     let request = parse(endpoint, &body).map_err(|error| CliError::Input(error.to_string()))?;
     let seed = HashSeed::new(args.adapter.as_deref(), request.cache_salt.as_deref());
     let plan = HashPlan { block_size, seed };
+    if args.reference
+        && let Some(prompt) = by_bridge(&args.model_dir, &request)?
+    {
+        return out::print(&format!("{:#}\n", bridged_json(&prompt, &request, plan)));
+    }
     let mut model = Model::load(&args.model_dir)?;
     let prompt = Prompt::make(&mut model, &request, plan)?;
     if let (true, Some(text)) = (args.reference, &prompt.text) {
@@ -61,6 +71,36 @@ pub(super) fn render(args: &RenderArgs) -> Result<(), CliError> {
         compare(&mut model.prompter, &reference, text, request.add_special_tokens)?;
     }
     out::print(&format!("{:#}\n", prompt.json(&request, block_size)))
+}
+
+/// The prompt as the bridge makes it, when the filter cannot.
+fn by_bridge(dir: &Path, request: &InferenceRequest<'_>) -> Result<Option<BridgePrompt>, CliError> {
+    let (files, options) = (ModelFiles::read(dir)?, RenderOptions::default());
+    let is_chat = matches!(request.prompt, PromptInput::Chat(_));
+    let in_filter = match compile_files(&files, &options) {
+        Ok(_) => !(is_chat && BridgeTokenizer::renders_what_the_core_cannot(&files)),
+        Err(CompileError::Unsupported(_)) => false,
+        Err(other) => return Err(other.into()),
+    };
+    if in_filter || matches!(request.prompt, PromptInput::Tokens(_) | PromptInput::Absent) {
+        return Ok(None);
+    }
+    Ok(Some(BridgeTokenizer::load(&files, &options)?.tokenize(request, clock::unix_millis())?))
+}
+
+fn bridged_json(prompt: &BridgePrompt, request: &InferenceRequest<'_>, plan: HashPlan) -> Value {
+    let tokenized = prompt.hashed(plan);
+    json!({
+        "model": request.model,
+        "tokenized_by": "bridge",
+        "exact_tokens": tokenized.exact_tokens,
+        "prompts": request.prompts,
+        "prompt": prompt.text,
+        "prompt_tokens": tokenized.tokens,
+        "tokens": prompt.tokens.iter().map(|token| token.0).collect::<Vec<u32>>(),
+        "block_size": plan.block_size.tokens(),
+        "blocks": tokenized.chain.iter().map(SequenceHash::to_string).collect::<Vec<_>>(),
+    })
 }
 
 /// The endpoint of `path`, or the one the body is for.

@@ -17,7 +17,9 @@ pub(super) const EXAMPLES: &str = "Examples:
   event-bridge tokenizer compile --model-dir /models/qwen3 --output qwen3.kvtok
   event-bridge tokenizer show qwen3.kvtok
   echo 'Hello world' | event-bridge tokenizer encode --model-dir /models/qwen3
-  event-bridge tokenizer encode --model-dir /models/qwen3 --json-lines --reference < texts.jsonl";
+  event-bridge tokenizer encode --model-dir /models/qwen3 --json-lines --reference < texts.jsonl
+
+`check` and `encode --reference` exit with 4 and print the first difference when core and Hugging Face library differ.";
 
 #[derive(Debug, Args)]
 pub(super) struct TokenizerArgs {
