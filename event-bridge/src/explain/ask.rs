@@ -141,6 +141,9 @@ impl Asked {
         let Some(block_size) = self.pool.manifest.block_size() else {
             return self.stay_estimated("the pool's block size is not known yet");
         };
+        if self.pool.manifest.bridge.takes(&request.prompt) {
+            return self.stay_estimated("the bridge tokenizes such prompts of the pool, which is not repeated here");
+        }
         let plan = HashPlan { block_size, seed: HashSeed::new(adapter, request.cache_salt.as_deref()) };
         match prepare(request, self.pool.tokenizer.as_deref(), plan, question.now, &mut self.timings) {
             Ok(prepared) => self.prompt = Prompt::exact(prepared, block_size),
