@@ -12,7 +12,7 @@ use crate::config::{
     Config, EnvoyConfig, EventFeed, IngestEndpoint, PoolConfig, WorkerSource, WorkerSpec, parse_workers, read,
 };
 use crate::policy::{self, Refused, Surroundings};
-use crate::tokenizer::RenderOptions;
+use crate::tokenizer::{BridgeTokenizer, ModelFiles, RenderOptions};
 
 pub(super) const EXAMPLES: &str = "Examples:
   event-bridge check --config /etc/kv-router/bridge.yaml
@@ -139,11 +139,29 @@ impl Report {
             Ok((tested, model)) => {
                 let (texts, tokens) = (tested.texts, tested.tokens);
                 self.line(4, &format!("equal to the Hugging Face library on {texts} texts, {tokens} tokens"));
-                if let Some(problem) = &model.compiled.report.template_problem {
+                match &model.compiled.report.template_problem {
+                    Some(problem) if BridgeTokenizer::renders_what_the_core_cannot(&model.files) => {
+                        self.line(4, &format!("chats are tokenized by the bridge: {problem}"));
+                    }
+                    Some(problem) => self.problem(4, &format!("chats cannot be rendered: {problem}")),
+                    None => {}
+                }
+            }
+            Err(error) => self.bridge_tokenizer(dir, options, &error),
+        }
+    }
+
+    /// Whether the bridge can stand in for the filter's core.
+    fn bridge_tokenizer(&mut self, dir: &Path, options: &RenderOptions, why: &CliError) {
+        let loaded = ModelFiles::read(dir).map_err(CliError::from);
+        match loaded.and_then(|files| Ok(BridgeTokenizer::load(&files, options)?)) {
+            Ok(tokenizer) => {
+                self.line(4, &format!("prompts are tokenized by the bridge, many times slower: {why}"));
+                if let Some(problem) = tokenizer.template_problem() {
                     self.problem(4, &format!("chats cannot be rendered: {problem}"));
                 }
             }
-            Err(error) => self.problem(4, &error.to_string()),
+            Err(error) => self.problem(4, &format!("{why}; nor can the bridge tokenize: {error}")),
         }
     }
 
