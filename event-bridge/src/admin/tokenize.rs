@@ -14,6 +14,7 @@ use kv_routing::tokens::HashPlan;
 use kv_routing::wire::{ADAPTER_HEADER, POOL_HEADER, TOKENIZED_TYPE, Tokenized};
 use serde::Deserialize;
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::reply::{error, ok};
 use super::state::AdminState;
@@ -69,15 +70,25 @@ async fn answer(
     let block_size = BlockSize::new(options.block_size)
         .ok_or_else(|| bad(format!("block_size: {} must be 1 to {}", options.block_size, BlockSize::MAX)))?;
     let stopping = |_| (StatusCode::SERVICE_UNAVAILABLE, "the bridge is shutting down".to_owned());
-    let tokenizer = pool(state, headers)?.bridge_tokenizer().await.map_err(stopping)?;
+    let began = Instant::now();
+    let pool = pool(state, headers)?;
+    let tokenizer = pool.bridge_tokenizer().await.map_err(stopping)?;
     let tokenizer = tokenizer.ok_or_else(|| {
         (StatusCode::NOT_FOUND, "the pool's prompts are tokenized in the filter, or not yet".to_owned())
     })?;
     let adapter = text(headers, ADAPTER_HEADER).map(str::to_owned);
-    // Waits here are cancelled when the filter gives up; a text that is being tokenized is finished.
-    let _permit = state.tokenizing().acquire_owned().await.map_err(|closed| bad(closed.to_string()))?;
-    let work = tokio::task::spawn_blocking(move || prompt(&tokenizer, endpoint, &body, block_size, adapter.as_deref()));
-    work.await.map_err(|failed| (StatusCode::INTERNAL_SERVER_ERROR, failed.to_string()))?
+    // Waits here are cancelled when the filter gives up. A text that is being tokenized is finished, and holds its permit until then.
+    let permit = state.tokenizing().acquire_owned().await.map_err(|closed| bad(closed.to_string()))?;
+    let work = tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        prompt(&tokenizer, endpoint, &body, block_size, adapter.as_deref())
+    });
+    let done = work.await.map_err(|failed| (StatusCode::INTERNAL_SERVER_ERROR, failed.to_string()))?;
+    match &done {
+        Ok(_) => state.metrics().tokenized(&pool.name, began.elapsed()),
+        Err(_) => state.metrics().prompt_refused(&pool.name),
+    }
+    done
 }
 
 fn prompt(

@@ -22,6 +22,8 @@ pub struct Metrics {
     push_failures: Counters,
     snapshots: Counters,
     decisions_dropped: Counters,
+    prompts_refused: Counters,
+    tokenize_seconds: Histograms,
     push_seconds: Histograms,
     routable_seconds: Histogram,
 }
@@ -36,6 +38,8 @@ impl Default for Metrics {
             push_failures: Counters::default(),
             snapshots: Counters::default(),
             decisions_dropped: Counters::default(),
+            prompts_refused: Counters::default(),
+            tokenize_seconds: Histograms::new_with_constructor(seconds),
             push_seconds: Histograms::new_with_constructor(seconds),
             routable_seconds: seconds(),
         };
@@ -64,6 +68,17 @@ impl Metrics {
             "decisions_dropped",
             "Routing decisions that an Envoy or a busy pool dropped",
             self.decisions_dropped.clone(),
+        );
+        registry.register(
+            "prompts_refused",
+            "Prompts that a filter asked for and that could not be tokenized",
+            self.prompts_refused.clone(),
+        );
+        registry.register_with_unit(
+            "tokenize",
+            "Time from a filter's request for tokens to the answer",
+            Unit::Seconds,
+            self.tokenize_seconds.clone(),
         );
         registry.register_with_unit(
             "push_duration",
@@ -108,6 +123,16 @@ impl Metrics {
     /// An event became routable.
     pub fn routable(&self, after: Duration) {
         self.routable_seconds.observe(after.as_secs_f64());
+    }
+
+    /// A prompt was tokenized for a filter.
+    pub fn tokenized(&self, pool: &str, took: Duration) {
+        self.tokenize_seconds.get_or_create(&vec![("pool", pool.to_owned())]).observe(took.as_secs_f64());
+    }
+
+    /// A prompt could not be tokenized.
+    pub fn prompt_refused(&self, pool: &str) {
+        self.prompts_refused.get_or_create(&vec![("pool", pool.to_owned())]).inc();
     }
 
     /// Decisions were dropped.
