@@ -115,7 +115,6 @@ REQUESTS = [
     {"messages": [{"role": "system", "content": ""}, USER], "tools": [WEATHER], "reasoning_effort": "low"},
     {"messages": [USER], "tools": [WEATHER]},
     {"messages": [{"role": "system", "content": "Be brief.\n"}, USER], "tools": [WEATHER, tool("nothing"), tool("all", SCHEMAS, "")]},
-    {"messages": [USER], "tools": []},
     {"messages": [USER], "tools": [{"type": "code_interpreter"}]},
     {"messages": TURN, "tools": [WEATHER]},
     {"messages": [*TURN, {"role": "assistant", "reasoning": "Fine.", "content": "7 degrees."}, {"role": "user", "content": "And tomorrow?"}], "tools": [WEATHER]},

@@ -32,7 +32,7 @@ fn prompts_are_those_of_vllm() {
         assert_eq!(ours.map(|tokens| json!(tokens)), Ok(golden["tokens"].clone()), "{}", golden["request"]);
         requests += 1;
     }
-    assert_eq!(requests, 18);
+    assert_eq!(requests, 17);
 }
 
 #[test]
