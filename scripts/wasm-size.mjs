@@ -1,4 +1,5 @@
-// wasm-size.mjs FILE: bytes of a WebAssembly module by crate, from its sections and its function names.
+// wasm-size.mjs FILE [functions]: bytes of a WebAssembly module by section, crate and module, from its function names; with
+// "functions" also by function.
 //
 // A function counts for the first crate its name mentions that is not the standard library, so that what a crate makes of
 // `Vec`, `fmt` or `drop` counts for that crate. Functions without a name are reported as such.
