@@ -37,7 +37,7 @@ impl Pack {
     }
 
     fn stored(&mut self, hashes: &[u64], parent: Option<u64>, tokens: &[u32]) -> &mut Self {
-        self.raw(&[0xde, 0, 10]).text("type").text("BlockStored").text("block_hashes").array(hashes.len());
+        self.raw(&[0xde, 0, 11]).text("type").text("BlockStored").text("block_hashes").array(hashes.len());
         hashes.iter().for_each(|hash| {
             self.raw(&[0xcf]).raw(&hash.to_be_bytes());
         });
