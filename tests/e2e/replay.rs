@@ -7,7 +7,7 @@ use serde_json::json;
 const COMPRESSION: f64 = 10.0;
 const REQUESTS: usize = 500;
 /// How far a shadow's predicted hit rate may be from that of its policy at work. Where turns begin is chance, and over 500 requests
-/// that alone moves the hit rate of round robin by one to two points.
+/// that alone moves the hit rate of round robin by one to two points; the simulator's test is paired and narrow.
 const SHADOW_ERROR: f64 = 0.05;
 
 fn report(name: &str, outcome: &Outcome) {

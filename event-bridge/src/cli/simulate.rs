@@ -11,20 +11,24 @@ use serde_json::json;
 use super::CliError;
 use super::out::{self, Cell};
 use crate::policy::{Surroundings, compile};
-use crate::simulate::{EngineModel, Report, Setup, parse, simulate};
+use crate::simulate::{EngineModel, Reading, Report, Setup, parse, simulate};
 
 pub(super) const EXAMPLES: &str = "Examples:
   event-bridge simulate --trace mooncake.jsonl --policy old.json --policy new.json
+  event-bridge simulate --trace access.log --policy old.json --shadow new.json
   event-bridge simulate --trace mooncake.jsonl --modes --engines 8 --json";
 
 #[derive(Debug, Args)]
 pub(super) struct SimulateArgs {
-    /// Trace in the Mooncake format, JSON lines.
+    /// Trace: JSON lines in the Mooncake format, or Envoy's access log under a policy with `"explain": "trace"`.
     #[arg(long, value_name = "FILE")]
     trace: PathBuf,
     /// Policy document; may be given several times, each is a column. Its rules see no headers, and no model but the default.
     #[arg(long, value_name = "FILE")]
     policy: Vec<PathBuf>,
+    /// Policy document evaluated beside each of the others, without effect.
+    #[arg(long, value_name = "FILE")]
+    shadow: Option<PathBuf>,
     /// Also every mode that needs nothing of the caller, with default settings.
     #[arg(long)]
     modes: bool,
@@ -43,6 +47,9 @@ pub(super) struct SimulateArgs {
     /// Tokens an engine's cache holds.
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     cache_tokens: u64,
+    /// Answer tokens of requests of which the trace does not tell, as an access log does not.
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    answer_tokens: u32,
     /// How much faster than recorded requests arrive.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     speedup: f64,
@@ -65,7 +72,8 @@ pub(super) fn run(args: &SimulateArgs) -> Result<(), CliError> {
         }
     }
     let rule_sets = rule_sets(args)?;
-    let arrivals = parse(&read(&args.trace)?, args.speedup)
+    let shadow = args.shadow.as_deref().map(rules_of).transpose()?;
+    let arrivals = parse(&read(&args.trace)?, Reading { speedup: args.speedup, answer_tokens: args.answer_tokens })
         .map_err(|error| CliError::Input(format!("{}: {error}", args.trace.display())))?;
     let model = EngineModel {
         prefill_tokens_per_second: args.prefill_tokens_per_second,
@@ -77,7 +85,8 @@ pub(super) fn run(args: &SimulateArgs) -> Result<(), CliError> {
     let reports: Vec<(String, Report)> = rule_sets
         .into_iter()
         .map(|(name, rules)| {
-            let report = simulate(&arrivals, &rules, &setup, |done| progress(&name, done, arrivals.len()));
+            let report =
+                simulate(&arrivals, &rules, shadow.as_ref(), &setup, |done| progress(&name, done, arrivals.len()));
             (name, report)
         })
         .collect();
@@ -91,10 +100,7 @@ pub(super) fn run(args: &SimulateArgs) -> Result<(), CliError> {
 fn rule_sets(args: &SimulateArgs) -> Result<Vec<(String, RuleSet)>, CliError> {
     let mut sets = Vec::new();
     for path in &args.policy {
-        // A trace names no models: conditions on them cannot be checked, and do not match.
-        let compiled = compile(read(path)?.as_bytes(), &Surroundings::anything())
-            .map_err(|refused| CliError::Input(format!("{}: {refused}", path.display())))?;
-        sets.push((path.display().to_string(), compiled.rules));
+        sets.push((path.display().to_string(), rules_of(path)?));
     }
     if args.modes || sets.is_empty() {
         let prefix_hash = Mode::PrefixHash { tokens: 2048, load_bound_percent: 125 };
@@ -107,6 +113,12 @@ fn rule_sets(args: &SimulateArgs) -> Result<Vec<(String, RuleSet)>, CliError> {
         }));
     }
     Ok(sets)
+}
+
+/// A document's rules. A trace names no models: conditions on them cannot be checked, and do not match.
+fn rules_of(path: &Path) -> Result<RuleSet, CliError> {
+    let compiled = compile(read(path)?.as_bytes(), &Surroundings::anything());
+    compiled.map(|compiled| compiled.rules).map_err(|refused| CliError::Policy { path: path.to_owned(), refused })
 }
 
 fn read(path: &Path) -> Result<String, CliError> {
@@ -128,13 +140,18 @@ fn progress(name: &str, done: usize, all: usize) {
 }
 
 fn rows(reports: &[(String, Report)]) -> Vec<Vec<Cell>> {
-    let head = ["POLICY", "HIT RATE", "TTFT MEAN", "P50", "P90", "P99", "LONGEST QUEUE", "LOAD VARIATION", "REFUSED"];
-    let mut rows = vec![head.map(Cell::from).to_vec()];
+    let mut head =
+        vec!["POLICY", "HIT RATE", "TTFT MEAN", "P50", "P90", "P99", "LONGEST QUEUE", "LOAD VARIATION", "REFUSED"];
+    if reports.iter().any(|(_, report)| report.shadow.is_some()) {
+        head.extend(["SHADOW AGREES", "SHADOW HIT RATE"]);
+    }
+    let mut rows = vec![head.into_iter().map(Cell::from).collect()];
     rows.extend(reports.iter().map(|(name, report)| {
         let ms = |value: f64| format!("{value:.0} ms");
-        [
+        let share = |value: f64| format!("{:.1} %", value * 100.0);
+        let mut cells = vec![
             name.clone(),
-            format!("{:.1} %", report.hit_rate * 100.0),
+            share(report.hit_rate),
             ms(report.ttft_ms.mean),
             ms(report.ttft_ms.p50),
             ms(report.ttft_ms.p90),
@@ -142,9 +159,9 @@ fn rows(reports: &[(String, Report)]) -> Vec<Vec<Cell>> {
             report.longest_queue.to_string(),
             format!("{:.2}", report.load_variation),
             report.refused.to_string(),
-        ]
-        .map(Cell::from)
-        .to_vec()
+        ];
+        cells.extend(report.shadow.iter().flat_map(|beside| [share(beside.agreement), share(beside.hit_rate)]));
+        cells.into_iter().map(Cell::from).collect()
     }));
     rows
 }

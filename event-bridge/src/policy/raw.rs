@@ -196,6 +196,7 @@ pub(super) enum RawExplain {
     Off,
     Log,
     Header,
+    Trace,
 }
 
 #[derive(Debug, Deserialize)]

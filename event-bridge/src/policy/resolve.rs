@@ -41,6 +41,7 @@ pub(super) fn resolve(name: &str, raw: &RawPolicy, pointer: &str, problems: &mut
             RawExplain::Off => ExplainLevel::Off,
             RawExplain::Log => ExplainLevel::Log,
             RawExplain::Header => ExplainLevel::Header,
+            RawExplain::Trace => ExplainLevel::Trace,
         }),
         disaggregation: disaggregation::resolve(raw.disaggregation.as_ref(), pointer, problems),
         ..defaults

@@ -20,9 +20,9 @@ mod run;
 mod trace;
 
 pub use engine::EngineModel;
-pub use report::{Report, Spread};
+pub use report::{Beside, Report, Spread};
 pub use run::{Setup, simulate};
-pub use trace::{Arrival, TraceError, parse};
+pub use trace::{Arrival, Reading, TraceError, parse};
 
 #[cfg(test)]
 mod tests;

@@ -1,9 +1,10 @@
 //! What came out of a simulation.
 
+use kv_routing::policy::Outcome;
 use serde::Serialize;
 
 use super::engine::Engine;
-use super::trace::Arrival;
+use super::trace::{Arrival, BLOCK_TOKENS};
 
 /// Figures of one simulation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -20,8 +21,26 @@ pub struct Report {
     pub longest_queue: usize,
     /// Standard deviation of requests per engine, over their mean.
     pub load_variation: f64,
+    /// How the shadow did, when there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shadow: Option<Beside>,
     #[serde(skip)]
     waits_us: Vec<u64>,
+}
+
+/// A shadow beside the policies at work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Beside {
+    /// Share of requests it would have sent to the same engine, or left or refused as well.
+    pub agreement: f64,
+    /// Share of prompt tokens held, as each request arrived, by the engine it would have chosen.
+    pub hit_rate: f64,
+    #[serde(skip)]
+    requests: u64,
+    #[serde(skip)]
+    agreed: u64,
+    #[serde(skip)]
+    blocks: u64,
 }
 
 /// Distribution of a figure.
@@ -42,11 +61,27 @@ impl Report {
         self.waits_us.push(after_us);
     }
 
+    pub(super) fn beside(&mut self, live: &Outcome, imagined: &Outcome) {
+        let beside = self.shadow.get_or_insert_default();
+        beside.requests += 1;
+        beside.agreed += u64::from(match (live, imagined) {
+            (Outcome::Chosen(live), Outcome::Chosen(imagined)) => live.target == imagined.target,
+            (live, imagined) => live == imagined,
+        });
+        if let Outcome::Chosen(choice) = imagined {
+            beside.blocks += u64::from(choice.overlap.total());
+        }
+    }
+
     pub(super) fn finish(&mut self, arrivals: &[Arrival], engines: &[Engine]) {
         self.served = self.waits_us.len() as u64;
         let prompt: u64 = arrivals.iter().map(|arrival| u64::from(arrival.prompt_tokens)).sum();
         let cached: u64 = engines.iter().map(|engine| engine.cached_tokens).sum();
         self.hit_rate = cached as f64 / prompt.max(1) as f64;
+        if let Some(beside) = &mut self.shadow {
+            beside.agreement = beside.agreed as f64 / beside.requests.max(1) as f64;
+            beside.hit_rate = (beside.blocks * u64::from(BLOCK_TOKENS)) as f64 / prompt.max(1) as f64;
+        }
         self.longest_queue = engines.iter().map(|engine| engine.longest_queue).max().unwrap_or(0);
         self.load_variation = variation(engines.iter().map(|engine| engine.requests as f64));
         self.waits_us.sort_unstable();

@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 
 use kv_routing::block::BlockSize;
 use kv_routing::index::{Overlap, Overlaps};
-use kv_routing::policy::document::{Facts, RuleSet, Selection};
+use kv_routing::policy::document::{Facts, Mode, RuleSet, Selection};
 use kv_routing::policy::{
     BookingId, BookingRequest, Checkpoints, Hints, Ledger, Outcome, PREFIX_TOKENS, Phase, Rng, Situation, SplitMix64,
     TargetLoad, prefix_key, route,
@@ -40,6 +40,7 @@ type Event = Reverse<(u64, u64, What, usize, usize)>;
 struct Simulation<'a> {
     arrivals: &'a [Arrival],
     rules: &'a RuleSet,
+    shadow: Option<&'a RuleSet>,
     engines: Vec<Engine>,
     targets: Vec<TargetEntry>,
     ledger: Ledger,
@@ -52,12 +53,20 @@ struct Simulation<'a> {
     report: Report,
 }
 
-/// Replays `arrivals` under the policies of `rules`. `progress` is told the number of requests routed so far.
-pub fn simulate(arrivals: &[Arrival], rules: &RuleSet, setup: &Setup, progress: impl Fn(usize)) -> Report {
+/// Replays `arrivals` under the policies of `rules`. A `shadow` is evaluated beside them, without effect. `progress` is told the
+/// number of requests routed so far.
+pub fn simulate(
+    arrivals: &[Arrival],
+    rules: &RuleSet,
+    shadow: Option<&RuleSet>,
+    setup: &Setup,
+    progress: impl Fn(usize),
+) -> Report {
     let Some(block_size) = BlockSize::new(BLOCK_TOKENS) else { return Report::default() };
     let mut simulation = Simulation {
         arrivals,
         rules,
+        shadow,
         engines: (0..setup.engines).map(|_| Engine::new(setup.model)).collect(),
         targets: (0..setup.engines).map(|slot| target(slot, &setup.model)).collect(),
         ledger: Ledger::default(),
@@ -128,7 +137,7 @@ impl Simulation<'_> {
             target.waiting = u32::try_from(engine.waiting()).unwrap_or(u32::MAX);
         }
         let checkpoints = Checkpoints::of(&arrival.chain);
-        let chosen = match self.choose(arrival, &checkpoints) {
+        let chosen = match self.decide(arrival, &checkpoints) {
             Outcome::Chosen(choice) => Some((choice.target as usize, choice.prefill_tokens)),
             Outcome::Refused(_) => {
                 self.report.refused += 1;
@@ -150,10 +159,29 @@ impl Simulation<'_> {
         self.admit(engine, arrival.at_us);
     }
 
-    fn choose(&mut self, arrival: &Arrival, checkpoints: &Checkpoints) -> Outcome {
-        let now = UnixMillis(arrival.at_us / 1000);
+    /// What the policies make of an arrival; the shadow draws the same random numbers.
+    fn decide(&mut self, arrival: &Arrival, checkpoints: &Checkpoints) -> Outcome {
         let overlaps = self.overlaps(arrival);
         let loads = TargetLoad::of_own(&self.targets, &self.ledger, checkpoints);
+        self.turn = self.turn.wrapping_add(1);
+        let mut rng = self.rng.clone();
+        let outcome = self.choose(self.rules, arrival, &overlaps, &loads, &mut rng);
+        if let Some(shadow) = self.shadow {
+            let imagined = self.choose(shadow, arrival, &overlaps, &loads, &mut self.rng.clone());
+            self.report.beside(&outcome, &imagined);
+        }
+        self.rng = rng;
+        outcome
+    }
+
+    fn choose(
+        &self,
+        rules: &RuleSet,
+        arrival: &Arrival,
+        overlaps: &Overlaps,
+        loads: &[TargetLoad],
+        rng: &mut SplitMix64,
+    ) -> Outcome {
         let facts = Facts {
             model: "",
             adapter: None,
@@ -163,26 +191,28 @@ impl Simulation<'_> {
             prompt_tokens: Some(arrival.prompt_tokens),
             header: &|_| None,
         };
-        let Selection::Chosen(policy, _) = self.rules.select(&facts) else {
+        let Selection::Chosen(policy, _) = rules.select(&facts) else {
             return Outcome::Pass(kv_routing::policy::PassReason::Mode);
+        };
+        let prefix_tokens = match policy.mode {
+            Mode::PrefixHash { tokens, .. } => tokens,
+            _ => PREFIX_TOKENS,
         };
         let situation = Situation {
             targets: &self.targets,
-            loads: &loads,
+            loads,
             phase: Phase::Whole,
             prompt_tokens: arrival.prompt_tokens,
             block_size: self.block_size,
-            overlaps: &overlaps,
+            overlaps,
             predicted: &Overlaps::default(),
-            prefix: prefix_key(&arrival.chain, self.block_size, b"", PREFIX_TOKENS),
+            prefix: prefix_key(&arrival.chain, self.block_size, b"", prefix_tokens),
             has_chain: !arrival.chain.is_empty(),
             silence: None,
             stale_decay_ms: 0,
-            now,
+            now: UnixMillis(arrival.at_us / 1000),
         };
-        self.turn = self.turn.wrapping_add(1);
-        let hints = Hints { turn: self.turn, ..Hints::default() };
-        route(&situation, policy, &hints, &mut self.rng)
+        route(&situation, policy, &Hints { turn: self.turn, ..Hints::default() }, rng)
     }
 
     fn overlaps(&self, arrival: &Arrival) -> Overlaps {

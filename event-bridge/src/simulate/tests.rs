@@ -27,8 +27,12 @@ fn lines(requests: &[(u64, u32, &[u64])]) -> String {
     requests.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
+fn read(text: &str) -> Result<Vec<Arrival>, TraceError> {
+    parse(text, Reading { speedup: 1.0, answer_tokens: 7 })
+}
+
 fn run(text: &str, mode: Mode, setup: &Setup) -> Report {
-    simulate(&parse(text, 1.0).unwrap(), &rules(mode), setup, |_| {})
+    simulate(&read(text).unwrap(), &rules(mode), None, setup, |_| {})
 }
 
 #[test]
@@ -61,18 +65,18 @@ fn the_cache_is_bounded_and_evicts_what_was_used_longest_ago() {
 
 #[test]
 fn bad_lines_are_named() {
-    assert_eq!(parse("{}", 1.0).unwrap_err().line, 1);
+    assert_eq!(read("{}").unwrap_err().line, 1);
     let short = r#"{"timestamp":0,"input_length":1000,"output_length":1,"hash_ids":[1]}"#;
-    assert!(parse(short, 1.0).unwrap_err().to_string().contains("need 2 hash ids, there are 1"));
+    assert!(read(short).unwrap_err().to_string().contains("need 2 hash ids, there are 1"));
     let backwards = lines(&[(5, 1, &[1]), (4, 1, &[1])]);
-    assert_eq!(parse(&backwards, 1.0).unwrap_err().line, 2);
+    assert_eq!(read(&backwards).unwrap_err().line, 2);
 }
 
 #[test]
 fn equal_seeds_give_equal_reports_and_kv_beats_the_others_on_a_real_trace() {
     let text = include_str!("../../../tests/data/mooncake-conversation.jsonl");
     let head: Vec<&str> = text.lines().take(1500).collect();
-    let arrivals = parse(&head.join("\n"), 1.0).unwrap();
+    let arrivals = read(&head.join("\n")).unwrap();
     let model = EngineModel {
         prefill_tokens_per_second: 8_000.0,
         decode_ms_per_token: 20.0,
@@ -80,11 +84,48 @@ fn equal_seeds_give_equal_reports_and_kv_beats_the_others_on_a_real_trace() {
         cache_tokens: 1_000_000,
     };
     let setup = Setup { engines: 8, model, seed: 7 };
-    let report = |mode| simulate(&arrivals, &rules(mode), &setup, |_| {});
+    let report = |mode| simulate(&arrivals, &rules(mode), None, &setup, |_| {});
     let kv = report(Mode::Kv);
     assert_eq!(kv, report(Mode::Kv));
     for other in [Mode::LeastLoaded, Mode::RoundRobin] {
         let other = report(other);
         assert!(kv.ttft_ms.mean < other.ttft_ms.mean && kv.hit_rate > other.hit_rate, "{kv:?} {other:?}");
     }
+}
+
+/// Caches are those that the live policy makes, so a shadow's figure is a prediction and not a replay.
+#[test]
+fn a_shadow_predicts_the_hit_rate_of_round_robin_and_agrees_with_itself() {
+    let arrivals = read(include_str!("../../../tests/data/mooncake-conversation.jsonl")).unwrap();
+    let model = EngineModel {
+        prefill_tokens_per_second: 8_000.0,
+        decode_ms_per_token: 20.0,
+        max_requests: 64,
+        cache_tokens: 1_000_000,
+    };
+    let setup = Setup { engines: 8, model, seed: 7 };
+    let beside = |mode, shadow| simulate(&arrivals, &rules(mode), Some(&rules(shadow)), &setup, |_| {}).shadow.unwrap();
+    let predicted = beside(Mode::Kv, Mode::RoundRobin);
+    let found = simulate(&arrivals, &rules(Mode::RoundRobin), None, &setup, |_| {}).hit_rate;
+    assert!((predicted.hit_rate - found).abs() < 0.02, "{predicted:?}, at work {found}");
+    assert!(predicted.agreement < 0.5, "{predicted:?}");
+    for mode in [Mode::Kv, Mode::RoundRobin, Mode::Random, Mode::PowerOfTwo] {
+        assert_eq!(beside(mode.clone(), mode).agreement, 1.0);
+    }
+}
+
+#[test]
+fn an_access_log_is_a_trace_when_decisions_bear_one() {
+    let line = |ms: u64, tokens: u32, ids: &[u64]| {
+        let decision = serde_json::json!({"pool": "p", "tokens": tokens, "trace": {"timestamp": ms, "hash_ids": ids}});
+        format!("[2026-11-30T20:00:00.000Z] status=200 kv={decision}")
+    };
+    let unrouted = r#"[x] status=200 kv={"unrouted":"no_body"}"#;
+    let log = [line(9_000, 1_030, &[5, 6]), line(8_500, 100, &[]), "[x] status=404 kv=-".into(), unrouted.into()];
+    let arrivals = read(&log.join("\n")).unwrap();
+    let told: Vec<_> =
+        arrivals.iter().map(|one| (one.at_us, one.prompt_tokens, one.output_tokens, one.chain.len())).collect();
+    assert_eq!(told, [(0, 100, 7, 0), (500_000, 1_030, 7, 2)]);
+    assert!(read(r#"[x] kv={"tokens":5}"#).unwrap_err().to_string().contains("explain"));
+    assert!(read("[x] status=200").is_err());
 }

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use kv_routing::policy::document::ExplainLevel;
-use kv_routing::policy::{Checkpoints, Choice, Explanation, Rung};
+use kv_routing::policy::{Checkpoints, Choice, Explanation, Rung, Trace};
 use kv_routing::wire::{TargetEntry, UnixMillis};
 
 use super::book::{Predicted, Routed, book, decision};
@@ -34,7 +34,7 @@ impl Flow {
         let booking = book(vm, &asked, prompt, choice, target, checkpoints, now);
         vm.flush_row(host, now);
         self.name_targets(host, &asked, choice, target);
-        let explanation = self.explain(host, &asked, prompt, choice, said);
+        let explanation = self.explain(host, &asked, prompt, choice, said, now);
         count(vm, host, prompt, choice);
         vm.feed.push(decision(&asked.pool, prompt, choice, target, said.imagined, now));
         if vm.feed.is_full() {
@@ -75,6 +75,7 @@ impl Flow {
         prompt: &Prompt,
         choice: &Choice,
         said: &Said,
+        now: UnixMillis,
     ) -> Option<String> {
         if said.explain == ExplainLevel::Off {
             return None;
@@ -87,6 +88,8 @@ impl Flow {
             blocks: u32::try_from(prompt.prepared.chain.len()).unwrap_or(u32::MAX),
             tokenized_by: prompt.by_bridge.then_some("bridge"),
             us: self.timings,
+            trace: (said.explain == ExplainLevel::Trace)
+                .then(|| Trace::of(&prompt.prepared.chain, prompt.block_size, now)),
             ..Explanation::of(choice, &asked.pool.targets)
         };
         let json = explanation.to_json();

@@ -203,6 +203,19 @@ fn explanations_can_be_turned_off_or_shown_to_the_client() {
 }
 
 #[test]
+fn a_traced_decision_bears_what_a_replay_needs() {
+    let mut stage = Stage::new();
+    let mut traced = policy("traced", Mode::Kv);
+    traced.explain = ExplainLevel::Trace;
+    put(&mut stage, only(traced));
+    let exchange = stage.prompt(0..1_100);
+    let trace = stage.decision(0, &exchange)["trace"].take();
+    let chain = crate::stage::chain_of(0..1_100);
+    assert_eq!(trace["hash_ids"], serde_json::json!([chain[31].0, chain[63].0]), "one per 512 tokens");
+    assert_eq!(trace["timestamp"].as_u64(), Some(stage.envoy.millis()));
+}
+
+#[test]
 fn a_document_that_cannot_be_read_leaves_the_old_one_in_force() {
     let mut stage = Stage::new();
     put(&mut stage, only(policy("good", Mode::RoundRobin)));

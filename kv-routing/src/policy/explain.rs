@@ -3,8 +3,9 @@
 use serde::Serialize;
 
 use super::{Choice, CostParts};
+use crate::block::{BlockSize, SequenceHash};
 use crate::index::Overlap;
-use crate::wire::TargetEntry;
+use crate::wire::{TargetEntry, UnixMillis};
 
 /// Why a request went where it went.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -42,6 +43,32 @@ pub struct Explanation<'a> {
     pub fallbacks: Vec<&'a str>,
     /// Microseconds spent, by step.
     pub us: Timings,
+    /// What a replay needs, where the policy wants it told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Trace>,
+}
+
+/// Tokens that one hash of a [`Trace`] stands for, where blocks divide them.
+pub const TRACE_TOKENS: u32 = 512;
+
+/// A request as a trace has it, in the words of Mooncake's: when it came, and hashes that equal beginnings share.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Trace {
+    /// Unix milliseconds.
+    pub timestamp: u64,
+    /// Chained hash at the end of every [`TRACE_TOKENS`] tokens.
+    pub hash_ids: Vec<u64>,
+}
+
+impl Trace {
+    /// Of a prompt with this chain.
+    pub fn of(chain: &[SequenceHash], block_size: BlockSize, now: UnixMillis) -> Self {
+        let blocks = (TRACE_TOKENS / block_size.tokens()).max(1) as usize;
+        Self {
+            timestamp: now.0,
+            hash_ids: chain.chunks_exact(blocks).filter_map(|part| Some(part.last()?.0)).collect(),
+        }
+    }
 }
 
 /// Overlap by tier.
@@ -123,6 +150,7 @@ impl<'a> Explanation<'a> {
             runner_up,
             fallbacks: choice.order.iter().skip(1).map(|position| endpoint(*position)).collect(),
             us: Timings::default(),
+            trace: None,
         }
     }
 

@@ -45,7 +45,7 @@ pub use cost::{CostInput, CostParts, CreditedOverlap, price};
 pub use decide::{Choice, Ladder, NoTarget, Rung, Situation, decide};
 pub use eligible::{Phase, eligible};
 pub use estimate::estimate;
-pub use explain::{CostShown, Explanation, OverlapShown, RunnerUp, Timings};
+pub use explain::{CostShown, Explanation, OverlapShown, RunnerUp, TRACE_TOKENS, Timings, Trace};
 pub use ledger::{BookingId, BookingRequest, CHECKPOINT_BLOCKS, Checkpoints, Ledger};
 pub use load::{Bookings, TargetLoad};
 pub use outside::{OutsideLoad, PEAK_WINDOW_MS, Peaks};

@@ -193,6 +193,8 @@ pub enum ExplainLevel {
     Log,
     /// Filter state and a response header.
     Header,
+    /// Filter state with what a replay of the request needs (see `policy::Trace`).
+    Trace,
 }
 
 /// Whether and how prefill and decode are served by different targets.
