@@ -7,7 +7,8 @@ use super::Batch;
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Held {
-    batches: BTreeMap<u64, Batch>,
+    /// Each with whether it came from the live socket.
+    batches: BTreeMap<u64, (Batch, bool)>,
     bytes: usize,
     max_bytes: usize,
     /// A batch was refused, so something after the held ones is missing.
@@ -24,7 +25,7 @@ impl Held {
     }
 
     /// Keeps a batch, unless there is no room or one of that number is held. Returns whether it was kept.
-    pub(super) fn keep(&mut self, batch: Batch) -> bool {
+    pub(super) fn keep(&mut self, batch: Batch, is_live: bool) -> bool {
         if self.batches.contains_key(&batch.seq) {
             return false;
         }
@@ -33,24 +34,29 @@ impl Held {
             return false;
         }
         self.bytes += batch.payload.len();
-        self.batches.insert(batch.seq, batch);
+        self.batches.insert(batch.seq, (batch, is_live));
         true
     }
 
     /// Whether the batch held under this one's number is the same; `None` when there is none.
     pub(super) fn compare(&self, batch: &Batch) -> Option<bool> {
-        self.batches.get(&batch.seq).map(|held| held.digest == batch.digest)
+        self.batches.get(&batch.seq).map(|(held, _)| held.digest == batch.digest)
     }
 
-    /// Takes batch `seq` out.
-    pub(super) fn take(&mut self, seq: u64) -> Option<Batch> {
-        let batch = self.batches.remove(&seq)?;
+    /// Whether batch `seq` is held and came from the live socket.
+    pub(super) fn is_live(&self, seq: u64) -> bool {
+        self.batches.get(&seq).is_some_and(|(_, is_live)| *is_live)
+    }
+
+    /// Takes batch `seq` out, with whether it came from the live socket.
+    pub(super) fn take(&mut self, seq: u64) -> Option<(Batch, bool)> {
+        let (batch, is_live) = self.batches.remove(&seq)?;
         self.bytes = self.bytes.saturating_sub(batch.payload.len());
-        Some(batch)
+        Some((batch, is_live))
     }
 
-    /// Takes out the batch with the lowest number.
-    pub(super) fn take_first(&mut self) -> Option<Batch> {
+    /// Takes out the batch with the lowest number, like [`Held::take`].
+    pub(super) fn take_first(&mut self) -> Option<(Batch, bool)> {
         self.first().and_then(|first| self.take(first))
     }
 

@@ -49,7 +49,7 @@ impl Sequencer {
             }
             Some(recovery) => {
                 recovery.quiet = false;
-                self.held.keep(batch);
+                self.held.keep(batch, true);
             }
             None if follows => self.apply(batch, true, steps),
             None => {
@@ -66,7 +66,7 @@ impl Sequencer {
     /// A batch that does not follow: what is before it, or instead of it?
     fn ask_about(&mut self, batch: Batch, now: Instant, steps: &mut Vec<Step>) {
         let witness = batch.seq;
-        self.held.keep(batch);
+        self.held.keep(batch, true);
         self.check(false, Some(witness), now, steps);
     }
 

@@ -36,11 +36,13 @@ impl Sequencer {
         self.drain(steps);
         let missing = self.held.first().is_some();
         if missing || (self.last.is_some() && !recovery.quiet && !answered) {
-            let after = if self.last.is_some() { History::Partial(reason) } else { self.history };
+            // Only where nothing at all is known can the first batch held be the engine's first.
+            let begins = self.last.is_none() && self.history == History::Unknown;
+            let after = if begins { History::Unknown } else { History::Partial(reason) };
             self.lose(after, reason, steps);
         }
-        if let Some(batch) = self.held.take_first() {
-            self.first(batch, true, steps);
+        if let Some((batch, is_live)) = self.held.take_first() {
+            self.first(batch, is_live, steps);
             self.drain(steps);
         }
         if self.held.first().is_some() || self.held.take_overflowed() {

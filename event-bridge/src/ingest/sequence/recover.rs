@@ -45,7 +45,7 @@ impl Sequencer {
         }
         recovery.top = recovery.top.max(Some(batch.seq));
         match self.held.compare(&batch) {
-            Some(true) => self.confirmed = true,
+            Some(true) => self.confirmed |= self.held.is_live(batch.seq),
             Some(false) => return self.contradicted(now, steps),
             None => {}
         }
@@ -79,7 +79,7 @@ impl Sequencer {
         }
         let is_new = match self.next() {
             Some(next) if batch.seq < next => false,
-            Some(next) if batch.seq > next => self.held.keep(batch),
+            Some(next) if batch.seq > next => self.held.keep(batch, false),
             Some(_) => {
                 self.apply(batch, false, steps);
                 true
@@ -141,8 +141,8 @@ impl Sequencer {
         if let Some(last) = self.last_seq() {
             self.held.drop_to(last);
         }
-        while let Some(batch) = self.next().and_then(|next| self.held.take(next)) {
-            self.apply(batch, true, steps);
+        while let Some((batch, is_live)) = self.next().and_then(|next| self.held.take(next)) {
+            self.apply(batch, is_live, steps);
         }
     }
 

@@ -403,3 +403,19 @@ fn a_garbled_live_batch_is_fetched_again_once() {
     rig.live(1, 2);
     assert_eq!(rig.sequencer.undecodable(rig.origin.unwrap()), Verdict::Clear);
 }
+
+#[test]
+fn an_engine_that_had_published_nothing_and_then_more_than_it_keeps_is_not_known_from_its_start() {
+    let mut rig = Rig::new(Access::Replay);
+    rig.answer(0, 1, [], true);
+    rig.connect();
+    for _ in 0..=MAX_ATTEMPTS {
+        rig.answer(0, 1, 4..8, true);
+    }
+    assert_eq!(rig.applied, life(1, 4..8));
+    assert_eq!(rig.standing(), Standing::Warm(Reason::BatchesLost));
+    // That replays agree with each other says nothing about the live socket.
+    let origin = rig.origin.unwrap();
+    rig.sequencer.heal(origin.era);
+    assert_eq!(rig.standing(), Standing::Warm(Reason::Unconfirmed));
+}
