@@ -98,7 +98,7 @@ fuzz: setup ## Fuzz every decoder (FUZZ_SECONDS=300 each, FUZZ_TARGETS="batch pa
 
 # --- run and measure ---
 
-.PHONY: run bench bench-ingest bench-path bench-replay
+.PHONY: run bench bench-ingest bench-path bench-tokens bench-replay
 run: wasm build ## Envoy, bridge and two simulated engines (or WORKERS="ip:port ...") until Ctrl-C
 	@target/debug/run-local
 
@@ -109,8 +109,13 @@ bench-ingest: setup ## Events to index and pages: cost per event, and a pool of 
 	cargo bench --package event-bridge --bench ingest
 	cargo bench --package event-bridge --bench ingest_load
 
-bench-path: setup ## What the filter adds to a request: Envoy with it, without it, and no Envoy
-	cargo run --release --package bench --bin path
+bench-path: wasm ## What the filter adds to a request: Envoy with it, without it, and no Envoy
+	cargo build --release --package bench --package event-bridge --bins
+	target/release/path
+
+bench-tokens: wasm ## Tokenizing inside Envoy, beside the Hugging Face library in the same place
+	cargo build --package bench-tokens --target wasm32-wasip1 --profile wasm
+	cargo run --release --package bench --bin tokens -- target/wasm32-wasip1/wasm/bench_tokens.wasm
 
 bench-replay: wasm build ## Mooncake trace: hit rate and time to first token by balancing method
 	cargo run --package bench --bin replay

@@ -6,6 +6,8 @@
 //! | [`cpu`] | processor time of other processes |
 //! | [`path`] | Envoy with the filter, without it, and no Envoy |
 //! | [`bodies`] | chat requests of a wanted length, with text shared or never seen |
+//! | [`tokens`] | tokenizing inside Envoy, beside the Hugging Face library in the same place |
+//! | [`readme`] | outcomes into `bench/README.md` |
 
 #![allow(
     clippy::unwrap_used,
@@ -20,3 +22,5 @@ pub mod bodies;
 pub mod cpu;
 pub mod load;
 pub mod path;
+pub mod readme;
+pub mod tokens;

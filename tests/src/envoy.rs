@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -21,8 +21,10 @@ const LOG_FLUSH: &str = "20";
 /// How to start Envoy.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// File in `envoy/`.
+    /// Configuration, a path from the repository's root.
     pub config: &'static str,
+    /// Module that it loads.
+    pub wasm: PathBuf,
     /// Text replaced in the configuration; each must occur in it.
     pub edits: Vec<(String, String)>,
     /// Worker threads.
@@ -35,7 +37,14 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { config: "envoy.yaml", edits: Vec::new(), concurrency: 2, bridge_port: None, fixed_ports: false }
+        Self {
+            config: "envoy/envoy.yaml",
+            wasm: paths::filter_wasm(),
+            edits: Vec::new(),
+            concurrency: 2,
+            bridge_port: None,
+            fixed_ports: false,
+        }
     }
 }
 
@@ -156,20 +165,19 @@ impl Envoy {
 
 /// The checked-in configuration with local paths, kernel-chosen ports and the test's edits.
 fn configuration(dir: &Path, options: &Options) -> String {
-    let source = paths::repository().join("envoy").join(options.config);
+    let source = paths::repository().join(options.config);
     let mut text = fs::read_to_string(&source).unwrap_or_else(|error| panic!("{}: {error}", source.display()));
-    let wasm = paths::filter_wasm();
-    let mut edits = options.edits.clone();
-    edits.push(("/etc/kv-router/filter.wasm".into(), wasm.display().to_string()));
-    edits.push(("/run/kv-router/".into(), format!("{}/", dir.display())));
-    if !options.fixed_ports {
-        edits.push(("port_value: 10000".into(), "port_value: 0".into()));
-        edits.push(("port_value: 9901".into(), "port_value: 0".into()));
-    }
-    edits.extend(options.bridge_port.map(|port| ("port_value: 9902".to_owned(), format!("port_value: {port}"))));
-    for (from, to) in &edits {
+    for (from, to) in &options.edits {
         assert!(text.contains(from.as_str()), "{} does not contain {from:?}", source.display());
         text = text.replace(from.as_str(), to);
+    }
+    text = text.replace("/etc/kv-router/filter.wasm", &options.wasm.display().to_string());
+    text = text.replace("/run/kv-router/", &format!("{}/", dir.display()));
+    if !options.fixed_ports {
+        text = text.replace("port_value: 10000", "port_value: 0").replace("port_value: 9901", "port_value: 0");
+    }
+    if let Some(port) = options.bridge_port {
+        text = text.replace("port_value: 9902", &format!("port_value: {port}"));
     }
     text
 }

@@ -3,15 +3,10 @@
 
 #![allow(clippy::print_stdout, reason = "it tells how far it is, and its output is a table")]
 
-use std::fs;
-
-use anyhow::{Context, Result};
+use anyhow::Result;
 use bench::path::{self, Case, Scene};
+use bench::readme;
 use clap::Parser;
-use e2e::paths;
-
-const BEGIN: &str = "<!-- make bench-path writes from here -->\n";
-const END: &str = "<!-- to here -->\n";
 
 #[derive(Parser)]
 struct Arguments {
@@ -35,15 +30,7 @@ async fn main() -> Result<()> {
     let table = path::render(&outcomes);
     println!("\n{table}");
     if !keep_readme {
-        write_readme(&table)?;
+        readme::write("bench-path", &table)?;
     }
     Ok(())
-}
-
-fn write_readme(table: &str) -> Result<()> {
-    let path = paths::repository().join("bench/README.md");
-    let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    let (before, rest) = text.split_once(BEGIN).context("bench/README.md has no place for the table")?;
-    let (_, after) = rest.split_once(END).context("bench/README.md has no end of the table")?;
-    fs::write(&path, format!("{before}{BEGIN}\n{table}\n{END}{after}")).context("writing bench/README.md")
 }

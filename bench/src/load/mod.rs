@@ -22,8 +22,8 @@ pub struct Load<'a> {
     pub path: &'a str,
     /// Bodies, used in turn.
     pub bodies: &'a [Vec<u8>],
-    /// Where in each body to write a number that no other request of this process has; `None`: bodies are sent as they are.
-    pub unique_at: Option<&'a [usize]>,
+    /// Places in each body to write a number that no other request of this process has; `None`: bodies are sent as they are.
+    pub unique_at: Option<&'a [Vec<usize>]>,
     /// Connections, one blocking thread each.
     pub connections: usize,
     /// No request begins later than this.
@@ -80,10 +80,12 @@ impl Load<'_> {
         let which = serial as usize % self.bodies.len();
         let body = &self.bodies[which];
         let Some(places) = self.unique_at else { return body };
-        let at = places[which];
         unique.clear();
         unique.extend_from_slice(body);
-        unique[at..at + UNIQUE_BYTES].copy_from_slice(format!("{serial:08x}").as_bytes());
+        let number = format!("{serial:08x}");
+        for at in places[which].iter().copied() {
+            unique[at..at + UNIQUE_BYTES].copy_from_slice(number.as_bytes());
+        }
         unique
     }
 }

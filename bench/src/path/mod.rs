@@ -37,10 +37,10 @@ impl Case {
         Self::new(8_000, Unique::Tail, 300),
         Self::new(32_000, Unique::Tail, 700),
         Self::new(128_000, Unique::Tail, 2_000),
-        Self::new(1_000, Unique::Head, 400),
-        Self::new(8_000, Unique::Head, 2_000),
-        Self::new(32_000, Unique::Head, 6_000),
-        Self::new(128_000, Unique::Head, 25_000),
+        Self::new(1_000, Unique::Throughout, 400),
+        Self::new(8_000, Unique::Throughout, 2_000),
+        Self::new(32_000, Unique::Throughout, 6_000),
+        Self::new(128_000, Unique::Throughout, 25_000),
     ];
 
     const fn new(tokens: usize, unique: Unique, budget_us: u64) -> Self {

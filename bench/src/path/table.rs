@@ -14,7 +14,7 @@ pub fn render(outcomes: &[Outcome]) -> String {
     for Outcome { case, direct, plain, filter } in outcomes {
         let text = match case.unique {
             Unique::Tail => "shared prefix",
-            Unique::Head => "unseen",
+            Unique::Throughout => "unseen",
         };
         let _infallible = writeln!(
             table,

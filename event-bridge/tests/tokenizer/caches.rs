@@ -55,7 +55,7 @@ impl Conversations {
             (Some(text), 3) => format!("{turn}{text}"),
             (Some(text), _) => format!("{text}{turn}"),
         };
-        let text: String = text.chars().take(30_000).collect();
+        let text: String = text.chars().take(60_000).collect();
         self.texts.push(text.clone());
         text
     }
@@ -112,6 +112,36 @@ fn caches_and_slices_change_nothing() {
     check("llama2", ["<s>", "</s>"]);
 }
 
+/// Beginnings of 16 KiB are leapt over. Whatever follows one must not have changed how it is tokenized: an added token that began before
+/// its end, or one that takes white space reaching back over its end.
+#[test]
+fn what_follows_a_known_beginning_changes_nothing() {
+    const LEAP: usize = 16 << 10;
+    let stripping = |text: &str| text.replace("\"lstrip\": false", "\"lstrip\": true");
+    for change in [str::to_owned as fn(&str) -> String, stripping] {
+        let mut files = files("qwen2_5");
+        files.tokenizer = change(&String::from_utf8(files.tokenizer).unwrap()).into_bytes();
+        let compiled = compile_files(&files, &RenderOptions::default()).unwrap().bytes;
+        let mut alone = prompter(compiled.clone(), 0);
+        let mut cached = prompter(compiled, 8 << 20);
+        let words = "Some words, 12 of them, in lines of\ntheir own, over and over again. ".repeat(LEAP);
+        for end in ["", "<|im_e", "<|im_end|", " ", "\n \t\n"] {
+            for blank in [0, 100, 511, 512, 600, 2000, 9000, 16_000] {
+                let kept = LEAP - blank - end.len();
+                let known = format!("{}{}{end}", &words[..kept], " ".repeat(blank));
+                for tail in ["", "x", "nd|>x", "|>x", ">x", "<|im_end|>x", "   <|im_end|>", "\n<|im_end|>", "    "] {
+                    let text = format!("{known}{tail}");
+                    let tokens = alone.encode(&text, false);
+                    let prompt = prepare(&mut cached, &text, false, plan(16, None), || u32::MAX);
+                    assert_eq!(prompt.tokens as usize, tokens.len(), "{end:?} {blank} {tail:?}");
+                    assert!(prompt.chain == chain(&tokens, plan(16, None).block_size, plan(16, None).seed));
+                }
+            }
+        }
+        assert!(cached.cache_stats().leaps > 100, "{:?}", cached.cache_stats());
+    }
+}
+
 #[test]
 fn the_next_turn_of_a_chat_costs_only_itself() {
     let mut core = prompter(compile_files(&files("qwen2_5"), &RenderOptions::default()).unwrap().bytes, 8 << 20);
@@ -127,6 +157,7 @@ fn the_next_turn_of_a_chat_costs_only_itself() {
     assert!(text.len() > 50_000, "{}", text.len());
     let again = prepare(&mut core, &text, false, plan(16, None), || u32::MAX);
     assert!(again.fresh_bytes < 200, "{}", again.fresh_bytes);
+    assert!(core.cache_stats().leaps > 20, "{:?}", core.cache_stats());
 }
 
 #[test]

@@ -2,15 +2,13 @@
 
 use kv_routing::policy::CostWeights;
 use kv_routing::policy::document::Policy;
+use kv_routing::tokens::{CacheLimits, SLICE_BYTES};
 use serde::Deserialize;
 
 use super::{ConfigError, IngestConfig, RouteConfig};
 
-/// 32 KiB keep one slice under 5 ms of an Envoy thread.
-const DEFAULT_SLICE_BYTES: u32 = 32 << 10;
 /// As much as `envoy/envoy.yaml` lets Envoy hold.
 const DEFAULT_MAX_BODY_BYTES: u32 = 32 << 20;
-const DEFAULT_CACHE_BYTES: u32 = 32 << 20;
 const DEFAULT_BRIDGE_CLUSTER: &str = "kv-bridge";
 /// A prompt of 32,000 tokens takes the bridge's library some 100 ms.
 const DEFAULT_BRIDGE_TIMEOUT_MS: u32 = 250;
@@ -76,14 +74,14 @@ impl RawRoute {
         Ok(RouteConfig {
             pools: self.pools,
             policy,
-            slice_bytes: ranged("slice_bytes", self.slice_bytes.unwrap_or(DEFAULT_SLICE_BYTES), 1 << 10, 64 << 20)?,
+            slice_bytes: ranged("slice_bytes", self.slice_bytes.unwrap_or(SLICE_BYTES), 1 << 10, 64 << 20)?,
             max_body_bytes: ranged(
                 "max_body_bytes",
                 self.max_body_bytes.unwrap_or(DEFAULT_MAX_BODY_BYTES),
                 1,
                 1 << 28,
             )?,
-            cache_bytes: ranged("cache_bytes", self.cache_bytes.unwrap_or(DEFAULT_CACHE_BYTES), 0, 1 << 28)?,
+            cache_bytes: ranged("cache_bytes", self.cache_bytes.unwrap_or(CacheLimits::default().bytes), 0, 1 << 28)?,
             bridge_cluster: self.bridge_cluster.unwrap_or_else(|| DEFAULT_BRIDGE_CLUSTER.to_owned()),
             bridge_timeout_ms: ranged(
                 "bridge_timeout_ms",

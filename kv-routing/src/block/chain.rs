@@ -55,6 +55,9 @@ pub fn chain(tokens: &[TokenId], block_size: BlockSize, seed: HashSeed) -> Vec<S
     hasher.into_chain()
 }
 
+/// Tokens at the beginning of a prompt that a hasher keeps, for whoever must see why an engine has others.
+pub const HEAD_TOKENS: usize = 64;
+
 /// Hashes a prompt while it is being tokenized. `Clone` forks it, which lets a cached conversation prefix be continued.
 #[derive(Clone, Debug)]
 pub struct ChainHasher {
@@ -62,6 +65,7 @@ pub struct ChainHasher {
     seed: HashSeed,
     pending: Vec<u8>,
     chain: Vec<SequenceHash>,
+    head: Vec<TokenId>,
     tokens: u32,
 }
 
@@ -69,11 +73,15 @@ impl ChainHasher {
     /// A hasher of an empty prompt.
     pub fn new(block_size: BlockSize, seed: HashSeed) -> Self {
         let block_bytes = block_size.tokens() as usize * 4;
-        Self { block_bytes, seed, pending: Vec::with_capacity(block_bytes), chain: Vec::new(), tokens: 0 }
+        let pending = Vec::with_capacity(block_bytes);
+        Self { block_bytes, seed, pending, chain: Vec::new(), head: Vec::new(), tokens: 0 }
     }
 
     /// Appends tokens; every block that fills is hashed at once.
     pub fn push_all(&mut self, tokens: &[TokenId]) {
+        if self.head.len() == self.tokens as usize {
+            self.head.extend(tokens.iter().take(HEAD_TOKENS.saturating_sub(self.head.len())));
+        }
         self.tokens = self.tokens.saturating_add(u32::try_from(tokens.len()).unwrap_or(u32::MAX));
         for token in tokens {
             self.pending.extend_from_slice(&token.0.to_le_bytes());
@@ -91,12 +99,20 @@ impl ChainHasher {
     }
 
     /// Goes on as if tokens had been pushed that were hashed before: `hashes` of the blocks they filled, the `pending` bytes they left
-    /// over, and `tokens` in all from the prompt's beginning on.
-    pub fn skip(&mut self, hashes: &[SequenceHash], pending: &[u8], tokens: u32) {
+    /// over, and `tokens` in all from the prompt's beginning on. `head`, if any, is what [`ChainHasher::head`] was then.
+    pub fn skip(&mut self, hashes: &[SequenceHash], pending: &[u8], tokens: u32, head: &[TokenId]) {
+        if !head.is_empty() {
+            self.head = head.to_vec();
+        }
         self.chain.extend_from_slice(hashes);
         self.pending.clear();
         self.pending.extend_from_slice(pending);
         self.tokens = tokens;
+    }
+
+    /// The first tokens, at most [`HEAD_TOKENS`].
+    pub fn head(&self) -> &[TokenId] {
+        &self.head
     }
 
     /// Tokens pushed so far, those of the unfinished block included.
@@ -112,6 +128,11 @@ impl ChainHasher {
     /// Gives up the hasher for its chain.
     pub fn into_chain(self) -> Vec<SequenceHash> {
         self.chain
+    }
+
+    /// Gives up the hasher for its chain and the first tokens.
+    pub fn into_parts(self) -> (Vec<SequenceHash>, Vec<TokenId>) {
+        (self.chain, self.head)
     }
 }
 
@@ -171,10 +192,21 @@ mod tests {
         let mut first = ChainHasher::new(size, HashSeed::default());
         first.push_all(&all[..307]);
         let mut second = ChainHasher::new(size, HashSeed::default());
-        second.skip(first.chain(), first.pending(), first.tokens());
+        second.skip(first.chain(), first.pending(), first.tokens(), first.head());
         second.push_all(&all[307..]);
         assert_eq!(second.tokens(), 1000);
+        assert_eq!(second.head(), &all[..HEAD_TOKENS]);
         assert_eq!(second.into_chain(), chain(&all, size, HashSeed::default()));
+    }
+
+    #[test]
+    fn the_head_never_has_a_hole() {
+        let all = tokens(0..100);
+        let mut hasher = ChainHasher::new(BlockSize::new(4).unwrap(), HashSeed::default());
+        hasher.push_all(&all[..3]);
+        hasher.skip(&[], &[], 10, &[]);
+        hasher.push_all(&all[10..]);
+        assert_eq!(hasher.head(), &all[..3]);
     }
 
     #[test]

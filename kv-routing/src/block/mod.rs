@@ -9,6 +9,7 @@
 //! One sequence hash therefore names a whole prefix. Only full blocks are hashed.
 
 mod chain;
+mod marks;
 mod seed;
 
 use std::fmt;
@@ -16,7 +17,8 @@ use std::num::NonZeroU32;
 
 use bincode::{Decode, Encode};
 
-pub use chain::{ChainHasher, chain, extend, image_hash, local_hash, local_hash_with_images};
+pub use chain::{ChainHasher, HEAD_TOKENS, chain, extend, image_hash, local_hash, local_hash_with_images};
+pub use marks::{mark_depths, marked_overlap, marks};
 pub use seed::{BASE_SEED, HashSeed};
 
 /// One token of a vocabulary.

@@ -72,6 +72,26 @@ impl Items {
         Some(Item { start, end, kind })
     }
 
+    /// Goes on at `at`, where an item ends; `in_stretch`: not behind an added token.
+    pub(crate) fn resume(
+        &mut self,
+        tokenizer: &Tokenizer,
+        tables: &Tables<'_>,
+        text: &[u8],
+        at: usize,
+        in_stretch: bool,
+    ) {
+        self.find_stretch(tokenizer, tables, text, at);
+        if in_stretch {
+            self.stretch_start = 0;
+        }
+    }
+
+    /// Whether the item that ends at `end` is a chunk with more of its stretch behind it.
+    pub(crate) fn within_stretch(&self, end: usize) -> bool {
+        self.at == end && end < self.stretch_end && end > self.stretch_start
+    }
+
     /// The stretch from `start` on ends at an added token, at a stand-in or at the end of the text.
     fn find_stretch(&mut self, tokenizer: &Tokenizer, tables: &Tables<'_>, text: &[u8], start: usize) {
         let stop = self.stand_ins.get(self.passed).map_or(text.len(), |(at, _)| (*at).clamp(start, text.len()));

@@ -12,6 +12,7 @@ mod cache;
 mod cut;
 pub mod image;
 mod items;
+mod leaps;
 mod nfc;
 mod normalize;
 mod open;
@@ -27,6 +28,7 @@ pub use assemble::{AssembleError, Normalization, Parts, assemble};
 pub use cache::CacheStats;
 pub use prepare::Preparation;
 pub use prompter::{
-    CacheLimits, HashPlan, LoadError, PreparedPrompt, Progress, PromptError, Prompter, prepare_tokens, stand_in,
+    CacheLimits, HashPlan, LoadError, PreparedPrompt, Progress, PromptError, Prompter, SLICE_BYTES, prepare_tokens,
+    stand_in,
 };
 pub use tokenizer::Tokenizer;

@@ -2,12 +2,14 @@
 //!
 //! Items are taken in groups of about a kilobyte. A group whose checkpoint is known is skipped; of any other, the chunks are
 //! taken from the chunk cache or tokenized, and the checkpoint is remembered. Groups, like chunks, end where the text so far says
-//! so, whatever comes behind, so that two prompts with the same beginning form the same groups.
+//! so, whatever comes behind, so that two prompts with the same beginning form the same groups. A long beginning that is known is
+//! leapt over before any of that.
 
 use super::budget::Budget;
-use super::cache::{CacheStats, Checkpoint, ChunkCache, ChunkKey, PrefixCache, PrefixKey, stats};
+use super::cache::{CacheStats, Checkpoint, ChunkCache, ChunkKey, LeapCache, MARGIN, PrefixCache, PrefixKey, stats};
 use super::cut::SHORTEST;
 use super::items::{Item, ItemKind, Items};
+use super::leaps::Leaps;
 use super::open::Open;
 use super::pieces::Workshop;
 use super::prompter::{HashPlan, PreparedPrompt};
@@ -24,21 +26,23 @@ pub(crate) struct Caches {
     pub(crate) workshop: Workshop,
     chunks: ChunkCache,
     prefixes: PrefixCache,
+    leaps: LeapCache,
 }
 
 impl Caches {
-    /// `bytes` for chunks and prefixes together; the word cache comes on top.
+    /// `bytes` for chunks, prefixes and leaps together; the word cache comes on top.
     pub(crate) fn new(word_bits: u32, bytes: u32, seed: u64) -> Self {
-        let quarter = u64::from(bytes / 4);
+        let eighth = u64::from(bytes / 8);
         Self {
             workshop: Workshop::new(word_bits),
-            chunks: ChunkCache::new(3 * quarter, seed),
-            prefixes: PrefixCache::new(quarter, seed),
+            chunks: ChunkCache::new(5 * eighth, seed),
+            prefixes: PrefixCache::new(2 * eighth, seed),
+            leaps: LeapCache::new(eighth),
         }
     }
 
     pub(crate) fn stats(&self) -> CacheStats {
-        stats(&self.chunks, &self.prefixes)
+        stats(&self.chunks, &self.prefixes, &self.leaps)
     }
 }
 
@@ -70,6 +74,8 @@ pub struct Preparation {
     text: String,
     items: Items,
     group: Group,
+    leaps: Leaps,
+    begun: bool,
     open: Option<Open>,
     /// Tokens of the open chunk.
     tokens: Vec<TokenId>,
@@ -103,10 +109,14 @@ impl Preparation {
     pub(crate) fn new(tokenizer: &Tokenizer, caches: &Caches, source: Source, plan: HashPlan) -> Self {
         let Source { text, exact_bytes, stand_ins, framed, keep } = source;
         let root = caches.prefixes.root(plan, framed);
+        // Stand-ins and a doubtful end are not in the keys of landings.
+        let told_by_text = stand_ins.is_empty() && exact_bytes >= text.len() && tokenizer.longest_raw() < MARGIN;
         let mut preparation = Self {
             items: Items::new(tokenizer, &tokenizer.tables(), text.as_bytes(), stand_ins),
             text,
             group: Group { items: Vec::new(), next: 0, before: root, after: root, blocks: 0, whole: false },
+            leaps: Leaps::new(root, told_by_text && !keep),
+            begun: false,
             open: None,
             tokens: Vec::new(),
             framed,
@@ -128,6 +138,9 @@ impl Preparation {
     pub(crate) fn advance(&mut self, tokenizer: &Tokenizer, caches: &mut Caches, budget: u32) -> bool {
         let tables = tokenizer.tables();
         let mut budget = Budget::new(budget);
+        if !std::mem::replace(&mut self.begun, true) {
+            self.leap(tokenizer, &tables, caches);
+        }
         while !budget.spent() {
             if self.open.is_some() {
                 self.work_on_open(tokenizer, &tables, caches, &mut budget);
@@ -151,12 +164,13 @@ impl Preparation {
     pub(crate) fn take_result(&mut self) -> PreparedPrompt {
         let tokens = self.hasher.tokens();
         let empty = ChainHasher::new(self.plan.block_size, self.plan.seed);
-        let chain = std::mem::replace(&mut self.hasher, empty).into_chain();
+        let (chain, head) = std::mem::replace(&mut self.hasher, empty).into_parts();
         let count = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
         PreparedPrompt {
             tokens,
             exact_tokens: self.exact_tokens,
             chain,
+            head,
             fresh_bytes: count(self.fresh_bytes),
             cached_bytes: count(self.cached_bytes),
         }
@@ -165,6 +179,30 @@ impl Preparation {
     /// The tokens, when they were kept.
     pub(crate) fn take_tokens(&mut self) -> Vec<TokenId> {
         self.kept.take().unwrap_or_default()
+    }
+
+    /// Goes over the beginning, as far as it is known.
+    fn leap(&mut self, tokenizer: &Tokenizer, tables: &Tables<'_>, caches: &mut Caches) {
+        let text = self.text.as_bytes();
+        if let Some((at, group, in_stretch)) =
+            self.leaps.leap(text, &caches.prefixes, &mut caches.leaps, &mut self.hasher)
+        {
+            self.items.resume(tokenizer, tables, text, at, in_stretch);
+            self.group.after = group;
+            self.cached_bytes += at;
+            self.passed(at);
+        }
+    }
+
+    /// The group is hashed: a landing may lie behind it.
+    fn set_landing(&mut self, caches: &mut Caches) {
+        let Some(last) = self.group.items.last() else { return };
+        let in_stretch = self.items.within_stretch(last.end);
+        // A chunk that ends with its stretch ends there for what follows.
+        if in_stretch || !matches!(last.kind, ItemKind::Chunk { .. }) {
+            let landed = (last.end, self.group.after, in_stretch);
+            self.leaps.set(self.text.as_bytes(), &caches.prefixes, &mut caches.leaps, &self.hasher, landed);
+        }
     }
 
     /// Collects the next group and skips it if its checkpoint is known; false when there is none.
@@ -211,6 +249,7 @@ impl Preparation {
             group.next = group.items.len();
             group.whole = false;
             self.passed(end);
+            self.set_landing(caches);
         }
         true
     }
@@ -223,6 +262,7 @@ impl Preparation {
         if let (Some(first), Some(last)) = (self.group.items.first(), self.group.items.last()) {
             let checkpoint = Checkpoint::of(&self.hasher, self.group.blocks, last.end - first.start);
             caches.prefixes.put(self.group.after, checkpoint);
+            self.set_landing(caches);
         }
     }
 

@@ -7,12 +7,15 @@ use super::image::ImageError;
 use super::prepare::{Caches, Preparation, Source};
 use super::template::{RenderError, Renderer, TemplateError};
 use super::tokenizer::Tokenizer;
-use crate::block::{BlockSize, HashSeed, SequenceHash, TokenId};
+use crate::block::{BlockSize, ChainHasher, HashSeed, SequenceHash, TokenId};
 use crate::openai::{InferenceRequest, MediaId, PromptInput};
 use crate::wire::UnixMillis;
 
 /// Places of the word cache as a power of two.
 const WORD_BITS: u32 = 14;
+
+/// Bytes of text per slice that keep it under 5 ms of an Envoy thread.
+pub const SLICE_BYTES: u32 = 32 << 10;
 
 /// One model's renderer and tokenizer with their caches; one per tokenizer and VM.
 #[derive(Debug)]
@@ -27,6 +30,12 @@ pub struct Prompter {
 pub struct CacheLimits {
     /// Bytes of cached text, ids and hashes.
     pub bytes: u32,
+}
+
+impl Default for CacheLimits {
+    fn default() -> Self {
+        Self { bytes: 32 << 20 }
+    }
 }
 
 /// How the hashes are chained for one request.
@@ -57,6 +66,8 @@ pub struct PreparedPrompt {
     pub exact_tokens: u32,
     /// Sequence hashes of its full blocks.
     pub chain: Vec<SequenceHash>,
+    /// Its first tokens, at most [`crate::block::HEAD_TOKENS`].
+    pub head: Vec<TokenId>,
     /// Bytes of text tokenized anew.
     pub fresh_bytes: u32,
     /// Bytes of text whose tokens came from the cache.
@@ -180,11 +191,8 @@ pub fn stand_in(item: MediaId) -> TokenId {
 /// Hashes a prompt that came as token ids.
 pub fn prepare_tokens(tokens: &[TokenId], plan: HashPlan) -> PreparedPrompt {
     let count = u32::try_from(tokens.len()).unwrap_or(u32::MAX);
-    PreparedPrompt {
-        tokens: count,
-        exact_tokens: count,
-        chain: crate::block::chain(tokens, plan.block_size, plan.seed),
-        fresh_bytes: 0,
-        cached_bytes: 0,
-    }
+    let mut hasher = ChainHasher::new(plan.block_size, plan.seed);
+    hasher.push_all(tokens);
+    let (chain, head) = hasher.into_parts();
+    PreparedPrompt { tokens: count, exact_tokens: count, chain, head, fresh_bytes: 0, cached_bytes: 0 }
 }

@@ -66,6 +66,11 @@ impl Tokenizer {
         self.cuts
     }
 
+    /// Bytes of the longest added token of raw text.
+    pub(crate) fn longest_raw(&self) -> usize {
+        self.raw.longest()
+    }
+
     /// The next added token of raw text.
     pub(crate) fn next_raw(&self, tables: &Tables<'_>, text: &[u8], from: usize) -> Option<AddedMatch> {
         self.raw.next(self.image.section(Section::AddedRaw), &tables.classes, text, from)

@@ -6,12 +6,18 @@
 use xxhash_rust::xxh3::{xxh3_128, xxh3_128_with_seed};
 
 use super::clock::Clock;
-use crate::block::{ChainHasher, SequenceHash};
+use crate::block::{ChainHasher, SequenceHash, TokenId};
 use crate::tokens::HashPlan;
 
 /// Name of everything up to a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PrefixKey(u128);
+
+impl PrefixKey {
+    pub(super) fn value(self) -> u128 {
+        self.0
+    }
+}
 
 /// What hashing has come to, relative to the checkpoint before.
 #[derive(Debug)]
@@ -24,6 +30,8 @@ pub(crate) struct Checkpoint {
     hashes: Box<[SequenceHash]>,
     /// Tokens of the unfinished block.
     pending: Box<[u8]>,
+    /// First tokens of the prompt, where no block was filled before.
+    head: Box<[TokenId]>,
 }
 
 impl Checkpoint {
@@ -34,12 +42,18 @@ impl Checkpoint {
             bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
             hashes: hasher.chain().get(known..).unwrap_or(&[]).into(),
             pending: hasher.pending().into(),
+            head: if known == 0 { hasher.head().into() } else { Box::default() },
         }
     }
 
     /// Brings a hasher from the checkpoint before to this one.
     pub(crate) fn apply(&self, hasher: &mut ChainHasher) {
-        hasher.skip(&self.hashes, &self.pending, self.tokens);
+        hasher.skip(&self.hashes, &self.pending, self.tokens, &self.head);
+    }
+
+    /// Bytes it holds.
+    pub(super) fn size(&self) -> usize {
+        size_of_val(&*self.hashes) + self.pending.len() + size_of_val(&*self.head)
     }
 }
 
@@ -83,7 +97,7 @@ impl PrefixCache {
 
     /// Remembers a checkpoint.
     pub(crate) fn put(&mut self, key: PrefixKey, checkpoint: Checkpoint) {
-        let size = size_of_val(&*checkpoint.hashes) + checkpoint.pending.len();
+        let size = checkpoint.size();
         self.clock.insert(key.0, checkpoint, u32::try_from(size).unwrap_or(u32::MAX));
     }
 

@@ -60,6 +60,7 @@ pub struct AddedMatch {
 pub struct AddedSet {
     first: Vec<u8>,
     begins: Box<[bool; 256]>,
+    longest: usize,
 }
 
 impl AddedSet {
@@ -73,12 +74,17 @@ impl AddedSet {
                 *begins = true;
             }
         }
-        Self { first, begins }
+        Self { first, begins, longest: trie.depth() }
     }
 
     /// Whether there is no token to look for.
     pub fn is_empty(&self) -> bool {
         self.first.is_empty()
+    }
+
+    /// Bytes of the longest token, without white space that it may take.
+    pub fn longest(&self) -> usize {
+        self.longest
     }
 
     /// The next added token of `text[from..]`: leftmost, and of those the longest. `section` is the one given to [`AddedSet::new`].

@@ -38,6 +38,21 @@ impl<'a> Trie<'a> {
         self.child(0, byte).is_some()
     }
 
+    /// Bytes of its longest entry.
+    pub(crate) fn depth(&self) -> usize {
+        let (mut depth, mut level) = (0, 0..1_usize);
+        while level.end * NODE_BYTES <= self.nodes.len() {
+            let children: usize =
+                level.clone().map(|node| usize::from(u16_at(self.nodes, node * NODE_BYTES + 8))).sum();
+            if children == 0 {
+                break;
+            }
+            depth += 1;
+            level = level.end..level.end + children;
+        }
+        depth
+    }
+
     fn value(&self, node: u32) -> Option<u32> {
         u32_at(self.nodes, node as usize * NODE_BYTES + 4).checked_sub(1)
     }
@@ -125,6 +140,7 @@ mod tests {
         assert_eq!(at("\n\n", 0), Some((3, 1)));
         assert_eq!(at("\n\n\n\n", 0), Some((4, 3)));
         assert_eq!(at("abc", 0), None);
+        assert_eq!(trie.depth(), 4);
         assert!(trie.begins_with(b'<') && trie.begins_with(b'\n') && !trie.begins_with(b'a'));
     }
 
@@ -141,5 +157,6 @@ mod tests {
             assert!(Trie::new(&noise).longest(&[fill; 4096], 0).is_none_or(|(_, end)| end <= 4096));
         }
         assert_eq!(Trie::new(&[]).longest(b"abc", 0), None);
+        assert_eq!(Trie::new(&[]).depth(), 0);
     }
 }

@@ -21,6 +21,8 @@ pub struct Renderer {
     env: Environment<'static>,
     config: TemplateConfig,
     default_kwargs: Option<Value>,
+    /// Whether the template, and the one for tools, has a developer role of its own.
+    developer_role: [bool; 2],
     probes: Probes,
 }
 
@@ -68,7 +70,9 @@ impl Renderer {
             add(TOOLS, template)?;
         }
         let default_kwargs = default_kwargs(&config.default_kwargs)?;
-        Ok(Self { env, config, default_kwargs, probes: Probes::default() })
+        let tool_template = config.tool_template.as_ref().unwrap_or(&config.template);
+        let developer_role = [&config.template, tool_template].map(|template| messages::knows_developer(template));
+        Ok(Self { env, config, default_kwargs, developer_role, probes: Probes::default() })
     }
 
     /// What it was compiled from.
@@ -97,7 +101,7 @@ impl Renderer {
             renderer,
             chat,
             format: renderer.format(tools.is_some()),
-            developer_role: messages::knows_developer(renderer.template_source(tools.is_some())),
+            developer_role: renderer.knows_developer(tools.is_some()),
             input: TemplateInput {
                 messages: Vec::new(),
                 tools: variables.tools.or(tools),
@@ -130,6 +134,11 @@ impl Renderer {
 
     fn format(&self, tools: bool) -> ContentFormat {
         if self.uses_tool_template(tools) { self.config.tool_content_format } else { self.config.content_format }
+    }
+
+    fn knows_developer(&self, tools: bool) -> bool {
+        let [default, with_tools] = self.developer_role;
+        if tools { with_tools } else { default }
     }
 
     pub(super) fn template_source(&self, tools: bool) -> &str {
