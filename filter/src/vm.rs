@@ -1,17 +1,24 @@
 //! What one VM, that is one Envoy thread, keeps between requests.
 
-use kv_routing::policy::{Ledger, Peaks, SplitMix64};
+use kv_routing::block::SequenceHash;
+use kv_routing::index::Overlaps;
+use kv_routing::policy::{Ledger, Peaks, RecentId, RecentPrompts, SplitMix64, predicted};
 use kv_routing::target::TargetId;
-use kv_routing::wire::UnixMillis;
+use kv_routing::wire::{Decision, RecentPrompt, SourceState, UnixMillis};
 
 use crate::counters::Counters;
 use crate::feed::Feed;
 use crate::held::Held;
 use crate::host::Host;
-use crate::view::{Refreshed, RoutesBy, Rows, Tokenizers, View};
+use crate::view::{Pool, Refreshed, RoutesBy, Rows, Tokenizers, View};
 
 /// A heartbeat older than this means that the bridge is gone.
 pub const BRIDGE_SILENT_MS: u64 = 3_000;
+
+/// Prompts kept until events tell: those of the last moments.
+const RECENT: usize = 256;
+/// Prompts kept of targets without events.
+const WITHOUT_EVENTS: usize = 4096;
 
 /// State of one VM, shared by all its contexts.
 #[derive(Debug)]
@@ -28,6 +35,10 @@ pub struct Vm {
     pub rows: Rows,
     /// Own peaks of requests, to tell outside load by.
     pub peaks: Peaks,
+    /// Prompts on their way to targets.
+    pub recent: RecentPrompts,
+    /// Prompts that targets without events have answered.
+    pub answered: RecentPrompts,
     /// Decisions for the bridge.
     pub feed: Feed,
     /// Random numbers.
@@ -48,6 +59,8 @@ impl Vm {
             ledger: Ledger::default(),
             rows: Rows::new(host.seed()),
             peaks: Peaks::default(),
+            recent: RecentPrompts::new(RECENT),
+            answered: RecentPrompts::new(WITHOUT_EVENTS),
             feed: Feed::default(),
             rng: SplitMix64::new(host.seed()),
             // Threads begin at different targets.
@@ -94,7 +107,39 @@ impl Vm {
             generation: self.view.header().map_or(kv_routing::wire::Generation(0), |header| header.generation),
             policy_version: self.view.policy_version(),
         };
-        self.rows.flush(host, &self.ledger, &self.peaks, by, now);
+        self.rows.flush(host, &self.ledger, &self.peaks, &self.recent, by, now);
+    }
+
+    /// Overlap of `chain` with what was routed lately, by this VM and by others.
+    pub fn predicted(&self, pool: &Pool, chain: &[SequenceHash], now: UnixMillis) -> Overlaps {
+        let recent = self.recent.iter().chain(self.answered.iter()).chain(self.rows.recent());
+        predicted(recent, chain, &pool.targets, now)
+    }
+
+    /// Counts the prompt of a decision as held by its target; `None` where there is nothing to count.
+    pub fn count_as_held(&mut self, pool: &Pool, decision: &Decision, now: UnixMillis) -> Option<RecentId> {
+        let Decision { target, certain_blocks, marks, answered, .. } = decision;
+        let (list, ttl) = if *answered && without_events(pool, *target) {
+            (&mut self.answered, pool.manifest.predict_without_events_ms)
+        } else {
+            (&mut self.recent, pool.manifest.predict_ms)
+        };
+        let until = UnixMillis(now.0.saturating_add(ttl.into()));
+        let prompt = RecentPrompt { target: *target, until, blocks: *certain_blocks, marks: marks.clone() };
+        (ttl > 0 && !marks.is_empty()).then(|| list.add(prompt, now))
+    }
+
+    /// Puts a decision on its way to the bridge.
+    pub fn report(&mut self, host: &impl Host, decision: Decision, now: UnixMillis) {
+        self.feed.push(decision);
+        if self.feed.is_full() {
+            self.flush_feed(host, now);
+        }
+    }
+
+    fn flush_feed(&mut self, host: &impl Host, now: UnixMillis) {
+        let alive = self.view.silence(BRIDGE_SILENT_MS, now).is_none();
+        self.feed.flush(host, &self.counters, alive);
     }
 
     /// Periodic work. VMs that never routed a request have none.
@@ -105,7 +150,11 @@ impl Vm {
         self.refresh(host, now);
         self.rows.verify(host, &self.counters, now);
         self.flush_row(host, now);
-        let alive = self.view.silence(BRIDGE_SILENT_MS, now).is_none();
-        self.feed.flush(host, &self.counters, alive);
+        self.flush_feed(host, now);
     }
+}
+
+/// Whether nothing but its answers will ever tell what `target` holds.
+pub fn without_events(pool: &Pool, target: TargetId) -> bool {
+    pool.targets.iter().any(|entry| entry.id == target && entry.source == SourceState::None)
 }

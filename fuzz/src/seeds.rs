@@ -14,7 +14,8 @@ use kv_routing::policy::document::Document;
 use kv_routing::target::{Slot, TargetId, Tier};
 use kv_routing::wire::{
     Booking, BridgeShare, DecisionBatch, Epoch, Generation, Health, LoadRow, LoadRowEntry, Manifest, ManifestHeader,
-    PoolId, PoolManifest, Push, PushReply, Put, Role, SourceState, TargetEntry, TargetTable, TokenizerRef, UnixMillis,
+    PoolId, PoolManifest, Push, PushReply, Put, RecentPrompt, Role, SourceState, TargetEntry, TargetTable,
+    TokenizerRef, UnixMillis,
 };
 use serde_json::{Value, json};
 
@@ -158,12 +159,14 @@ pub fn wire() -> Vec<Vec<u8>> {
     let (epoch, generation) = (Epoch(7), Generation(3));
     let push = Push { epoch, snapshot: true, puts: vec![Put { key: "kv/manifest", value: b"value" }] };
     let booking = Booking { requests: 1, prefill_tokens: 2, decode_blocks: 3, failures: 4, peak_requests: 5 };
+    let target = TargetId::of("10.0.0.1:80", Some(1));
     let row = LoadRow {
         owner: 1,
         written: UnixMillis(2),
         generation,
         policy_version: 3,
-        entries: vec![LoadRowEntry { target: TargetId::of("10.0.0.1:80", Some(1)), booking }],
+        entries: vec![LoadRowEntry { target, booking }],
+        recent: vec![RecentPrompt { target, until: UnixMillis(3), blocks: 2, marks: vec![SequenceHash(4); 2] }],
     };
     let reply = PushReply {
         in_place: Some((epoch, generation)),
@@ -196,6 +199,8 @@ fn manifest(epoch: Epoch, generation: Generation) -> Manifest {
         cluster: "workers".into(),
         stale_after_ms: 3000,
         stale_decay_ms: 60_000,
+        predict_ms: 5_000,
+        predict_without_events_ms: 120_000,
     };
     let header = ManifestHeader { epoch, generation, heartbeat: UnixMillis(1) };
     Manifest { header, pools: vec![pool], policy_version: 1 }

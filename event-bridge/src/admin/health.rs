@@ -37,7 +37,12 @@ pub(super) async fn readyz(State(state): State<AdminState>) -> Result<Reply, Poo
 /// Envoy that can be reached at all.
 fn missing(pools: &[PoolSnapshot], envoys: &[EnvoyStatus]) -> Vec<String> {
     let unsettled = pools.iter().filter(|pool| !pool.settled);
-    let mut missing: Vec<String> = unsettled.map(|pool| format!("pool {}: not settled yet", pool.name)).collect();
+    let mut missing: Vec<String> = unsettled
+        .map(|pool| match &pool.workers_error {
+            Some(error) => format!("pool {}: {error}", pool.name),
+            None => format!("pool {}: not settled yet", pool.name),
+        })
+        .collect();
     for envoy in envoys {
         match envoy.state {
             LinkState::Waiting | LinkState::Filling => {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::reply::{Reply, ok};
 use super::state::AdminState;
 use crate::config::{EventFeed, EventStream};
-use crate::ingest::SourceReport;
+use crate::ingest::{Finding, ParityCounts, SourceReport};
 use crate::pool::{Member, MemberTarget, PoolGone, PoolSnapshot, TokenizerStatus};
 use crate::stream::StreamStats;
 
@@ -79,6 +79,7 @@ fn target(pool: &PoolSnapshot, member: &Member, target: &MemberTarget) -> Value 
         "reason": source.map(|(report, _)| report.reason.as_str()),
         "events": target.spec.events.as_ref().map(feed),
         "source": source.map(|(report, stats)| events(report, stats)),
+        "parity": source.map(|(report, _)| parity(report, pool.findings.get(&target.slot))),
     })
 }
 
@@ -121,4 +122,21 @@ fn events(report: &SourceReport, stats: &StreamStats) -> Value {
             "connect_failures": stats.connect_failures,
         },
     })
+}
+
+/// How prompts that the target answered compare with what it announced.
+fn parity(report: &SourceReport, finding: Option<&Finding>) -> Value {
+    let ParityCounts { matched, missing, open } = report.parity;
+    let difference = finding.map(|finding| {
+        json!({
+            "cause": finding.cause.as_str(),
+            "advice": finding.cause.advice(),
+            "agreed_blocks": finding.agreed_blocks,
+            "differs_before_block": finding.differs_before,
+            "filter_tokens": finding.filter_tokens,
+            "engine_tokens": finding.engine_tokens,
+            "engine_page_tokens": finding.engine_page,
+        })
+    });
+    json!({ "matched": matched, "missing": missing, "open": open, "difference": difference })
 }

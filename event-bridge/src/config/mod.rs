@@ -23,7 +23,7 @@ pub use endpoint::{IngestEndpoint, PUSH_PATH, WorkerAddress};
 pub use error::{ConfigError, Problem};
 pub use events::{EventDefaults, EventFeed, EventOrigin, EventStream, PortRule};
 pub use parse::{MAX_FILE_BYTES, read};
-pub use pool::{EngineKind, PoolConfig, PoolLimits, ProbeConfig, StaleConfig, WorkerSource};
+pub use pool::{EngineKind, PoolConfig, PoolLimits, PredictConfig, ProbeConfig, StaleConfig, WorkerSource};
 #[cfg(test)]
 pub(crate) use worker::test_worker;
 pub use worker::{MAX_RANKS, RankSpec, WorkerDefaults, WorkerSpec};

@@ -8,7 +8,7 @@ use kv_routing::tokens::template::{ContentFormat, RequestedFormat};
 
 use super::error::Problem;
 use super::events::EventDefaults;
-use super::raw::{RawChat, RawContentFormat, RawEngine, RawLimits, RawPool, RawProbe, RawStale};
+use super::raw::{RawChat, RawContentFormat, RawEngine, RawLimits, RawPool, RawPredict, RawProbe, RawStale};
 use super::worker::{self, WorkerDefaults, WorkerSpec};
 use super::{required, within};
 use crate::tokenizer::RenderOptions;
@@ -21,6 +21,9 @@ const DEFAULT_MAX_WORKERS: u32 = 1024;
 const DEFAULT_DRAIN_MS: u64 = 2_000;
 const DEFAULT_STALE_AFTER_MS: u32 = 3_000;
 const DEFAULT_STALE_DECAY_MS: u32 = 60_000;
+const DEFAULT_PREDICT_MS: u32 = 5_000;
+const DEFAULT_PREDICT_WITHOUT_EVENTS_MS: u32 = 120_000;
+const MAX_PREDICT_MS: u32 = 86_400_000;
 const DEFAULT_PROBE_INTERVAL_MS: u64 = 1_000;
 const DEFAULT_PROBE_TIMEOUT_MS: u64 = 1_000;
 const DEFAULT_UNHEALTHY_AFTER: u32 = 2;
@@ -60,6 +63,8 @@ pub struct PoolConfig {
     pub probe: ProbeConfig,
     /// What becomes of KV state when the bridge is gone.
     pub stale: StaleConfig,
+    /// What routed prompts tell before events do.
+    pub predict: PredictConfig,
 }
 
 /// Where a pool's workers come from.
@@ -119,6 +124,15 @@ pub struct StaleConfig {
     pub decay_ms: u32,
 }
 
+/// How long a routed prompt counts as held by its target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PredictConfig {
+    /// Milliseconds from its dispatch, while events have not told yet; 0: not at all.
+    pub ms: u32,
+    /// Milliseconds from its answer, on targets without events; 0: not at all.
+    pub without_events_ms: u32,
+}
+
 pub(super) fn resolve(raw: RawPool, field: &str, dir: &Path) -> Result<PoolConfig, Problem> {
     let RawPool {
         name,
@@ -139,6 +153,7 @@ pub(super) fn resolve(raw: RawPool, field: &str, dir: &Path) -> Result<PoolConfi
         events,
         probe,
         stale,
+        predict,
     } = raw;
     let engine = match engine {
         None | Some(RawEngine::Vllm) => EngineKind::Vllm,
@@ -191,6 +206,7 @@ pub(super) fn resolve(raw: RawPool, field: &str, dir: &Path) -> Result<PoolConfi
         limits,
         probe: resolve_probe(probe, engine, &format!("{field}.probe"))?,
         stale: resolve_stale(stale, &format!("{field}.stale"))?,
+        predict: resolve_predict(predict, &format!("{field}.predict"))?,
     })
 }
 
@@ -282,4 +298,19 @@ fn resolve_stale(raw: RawStale, field: &str) -> Result<StaleConfig, Problem> {
         return Err(Problem::new(format!("{field}.after_ms"), format!("{after_ms} ms"), fix));
     }
     Ok(StaleConfig { after_ms, decay_ms: decay_ms.unwrap_or(DEFAULT_STALE_DECAY_MS) })
+}
+
+fn resolve_predict(raw: RawPredict, field: &str) -> Result<PredictConfig, Problem> {
+    let bounded = |value: Option<u32>, default: u32, name: &str| {
+        let value = value.unwrap_or(default);
+        if value > MAX_PREDICT_MS {
+            let fix = format!("use at most {MAX_PREDICT_MS}, which is a day");
+            return Err(Problem::new(format!("{field}.{name}"), format!("{value} ms"), fix));
+        }
+        Ok(value)
+    };
+    Ok(PredictConfig {
+        ms: bounded(raw.ms, DEFAULT_PREDICT_MS, "ms")?,
+        without_events_ms: bounded(raw.without_events_ms, DEFAULT_PREDICT_WITHOUT_EVENTS_MS, "without_events_ms")?,
+    })
 }

@@ -99,6 +99,8 @@ pub(super) struct RawPool {
     pub(super) probe: RawProbe,
     #[serde(default)]
     pub(super) stale: RawStale,
+    #[serde(default)]
+    pub(super) predict: RawPredict,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -171,6 +173,13 @@ pub(super) struct RawProbe {
 pub(super) struct RawStale {
     pub(super) after_ms: Option<u32>,
     pub(super) decay_ms: Option<u32>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawPredict {
+    pub(super) ms: Option<u32>,
+    pub(super) without_events_ms: Option<u32>,
 }
 
 /// A workers file: the same list as `pools[].workers`.

@@ -70,6 +70,7 @@ fn the_example_states_the_defaults() {
     assert_eq!(example.drain, minimal.drain);
     assert_eq!(example.probe, minimal.probe);
     assert_eq!(example.stale, minimal.stale);
+    assert_eq!(example.predict, minimal.predict);
     assert_eq!(example.limits, minimal.limits);
     // An empty object and none at all mean the same to templates.
     let chat = crate::tokenizer::RenderOptions { default_kwargs: String::new(), ..example.chat.clone() };
@@ -136,6 +137,7 @@ fn a_refused_file_names_field_and_fix() {
         (pool("workers: [], chat: {content_format: xml}"), &["pools[0].chat.content_format", "openai"]),
         (pool("workers: [], chat: {default_kwargs: [1]}"), &["pools[0].chat.default_kwargs"]),
         (pool("workers: [], stale: {after_ms: 5}"), &["pools[0].stale.after_ms"]),
+        (pool("workers: [], predict: {ms: 86400001}"), &["pools[0].predict.ms", "a day"]),
         (pool("workers: [], probe: {health_path: health}"), &["pools[0].probe.health_path"]),
         ("pools: [{name: p, models: [], workers: []}]".into(), &["pools[0].models"]),
         ("pools: [{name: '', models: [m], workers: []}]".into(), &["pools[0].name", "empty"]),

@@ -5,11 +5,13 @@
 //! |---|---|
 //! | `sequence` | one stream's order: what may be applied, what is held back, when everything known is void |
 //! | `residency` | one target's pages and references, and from them its entries in the index |
-//! | `target` | both of them, and the target's state |
+//! | `parity` | whether prompts that a target answered are among what it announced |
+//! | `target` | all of them, and the target's state |
 //! | `saved` | one target's state on disk, for a bridge that is started anew |
 //! | `pool` | all targets of a pool over one index |
 
 mod config;
+mod parity;
 mod pool;
 mod report;
 mod residency;
@@ -18,6 +20,7 @@ mod sequence;
 mod target;
 
 pub use config::{GapPolicy, IngestConfig, SourceSpec};
+pub use parity::{Cause, Finding, ParityCounts, Vocabulary};
 pub use pool::{Action, Ingest};
 pub use report::{Parity, Reason, SourceReport};
 pub use saved::{Saved, SavedError};

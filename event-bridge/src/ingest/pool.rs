@@ -6,10 +6,11 @@ use std::time::Instant;
 use kv_routing::block::BlockSize;
 use kv_routing::index::PrefixIndex;
 use kv_routing::target::Slot;
+use kv_routing::wire::Decision;
 
 use super::residency::Blocks;
 use super::target::{Target, context};
-use super::{IngestConfig, Parity, Saved, SourceReport, SourceSpec};
+use super::{Finding, IngestConfig, Parity, Saved, SourceReport, SourceSpec, Vocabulary};
 use crate::stream::{ReplayId, StreamEvent};
 
 /// What ingest wants done.
@@ -31,6 +32,7 @@ pub struct Ingest {
     index: PrefixIndex,
     blocks: Blocks,
     targets: BTreeMap<Slot, Target>,
+    vocabulary: Option<Vocabulary>,
 }
 
 impl Ingest {
@@ -40,6 +42,7 @@ impl Ingest {
             index: PrefixIndex::with_secret(config.limits, config.secret),
             blocks: Blocks::new(config.expected_block_size, config.min_block_tokens),
             targets: BTreeMap::new(),
+            vocabulary: None,
             config,
         }
     }
@@ -108,7 +111,34 @@ impl Ingest {
         }
     }
 
-    /// Sets the result of token parity checks of a target.
+    /// Takes a decision about a prompt that `slot` answered, to look for it among what the target announces.
+    pub fn answered(&mut self, slot: Slot, decision: &Decision, now: Instant) {
+        if let Some(target) = self.targets.get_mut(&slot) {
+            target.answered(decision, now);
+        }
+    }
+
+    /// Judges the prompts that targets answered. Call it several times a second. Returns the targets that are thought of
+    /// otherwise now.
+    pub fn judge(&mut self, now: Instant) -> Vec<Slot> {
+        let Self { index, blocks, vocabulary, targets, .. } = self;
+        let judged = targets
+            .iter_mut()
+            .filter_map(|(slot, target)| target.judge(now, index, blocks, vocabulary.as_ref()).then_some(*slot));
+        judged.collect()
+    }
+
+    /// Tells what the pool's own tokenizer says of ids, which makes guesses better.
+    pub fn set_vocabulary(&mut self, vocabulary: Vocabulary) {
+        self.vocabulary = Some(vocabulary);
+    }
+
+    /// What differs on a target whose token parity failed.
+    pub fn finding(&self, slot: Slot) -> Option<&Finding> {
+        self.targets.get(&slot)?.finding()
+    }
+
+    /// Sets the result of token parity checks of a target, as far as it is known without prompts.
     pub fn set_parity(&mut self, slot: Slot, parity: Parity) {
         if let Some(target) = self.targets.get_mut(&slot) {
             target.set_parity(parity);

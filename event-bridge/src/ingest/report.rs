@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use kv_routing::wire::SourceState;
 
+use super::parity::{Cause, ParityCounts};
+
 /// Whether the engine was seen to announce the chains the filter computed for prompts sent to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Parity {
@@ -12,8 +14,8 @@ pub enum Parity {
     Unknown,
     /// Seen.
     Shown,
-    /// Prompts long enough were sent and never announced.
-    Failed,
+    /// Prompts were answered and never announced, for what is likely this cause.
+    Failed(Cause),
 }
 
 /// Why a source is in its state.
@@ -61,8 +63,8 @@ pub enum Reason {
     IndexBound,
     /// No prompt was seen to be announced yet.
     ParityUnknown,
-    /// Prompts sent were never announced: wrong template, tokenizer, block size, adapter or salt.
-    ParityFailed,
+    /// Prompts were answered and never announced, for what is likely this cause.
+    ParityFailed(Cause),
 }
 
 impl Reason {
@@ -90,7 +92,15 @@ impl Reason {
             Self::TiersCleared => "tiers_cleared",
             Self::IndexBound => "index_bound",
             Self::ParityUnknown => "parity_unknown",
-            Self::ParityFailed => "parity_failed",
+            Self::ParityFailed(cause) => match cause {
+                Cause::Template => "parity_template",
+                Cause::Tokenizer => "parity_tokenizer",
+                Cause::BlockSize => "parity_block_size",
+                Cause::Adapter => "parity_adapter",
+                Cause::Salt => "parity_salt",
+                Cause::Elsewhere => "parity_elsewhere",
+                Cause::Unknown => "parity_failed",
+            },
         }
     }
 }
@@ -154,4 +164,6 @@ pub struct SourceReport {
     pub page_tokens: Option<u32>,
     /// Batches that named another rank than the stream's.
     pub rank_mismatches: u64,
+    /// Prompts looked for among its blocks.
+    pub parity: ParityCounts,
 }

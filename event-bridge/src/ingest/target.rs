@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use kv_routing::block::BlockSize;
 use kv_routing::index::PrefixIndex;
 use kv_routing::target::Slot;
-use kv_routing::wire::SourceState;
+use kv_routing::wire::{Decision, SourceState};
 
+use super::parity::{Absence, Evidence, Finding, Verifier, Vocabulary};
 use super::residency::{Blocks, Bounds, Context, Residency};
 use super::sequence::{Access, Batch, Era, Origin, Sequencer, Standing, Step, Verdict};
 use super::{IngestConfig, Parity, Reason, Saved, SourceReport, SourceSpec};
@@ -16,10 +17,11 @@ use crate::stream::{ReplayId, StreamEvent};
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Target {
+    slot: Slot,
     spec: SourceSpec,
     sequencer: Sequencer,
     residency: Residency,
-    parity: Parity,
+    parity: Verifier,
     /// Largest attention window seen, where events name one.
     window: Option<u64>,
     /// The history is complete only since a clear, so tiers filled before it are unknown.
@@ -53,10 +55,11 @@ impl Target {
         };
         let bounds = Bounds { orphans: config.max_orphans, pages: config.max_pages };
         Self {
+            slot,
             spec,
             sequencer: Sequencer::new(access, config.gap_policy, config.audit_every, config.max_held_bytes),
             residency: Residency::new(slot, config.secret, bounds),
-            parity: Parity::default(),
+            parity: Verifier::default(),
             window: None,
             healed: false,
             counts: Counts::default(),
@@ -68,7 +71,45 @@ impl Target {
     }
 
     pub(super) fn set_parity(&mut self, parity: Parity) {
-        self.parity = parity;
+        self.parity.set_verdict(parity);
+    }
+
+    /// Takes a prompt that the target answered.
+    pub(super) fn answered(&mut self, decision: &Decision, now: Instant) {
+        self.parity.answered(decision, now, self.residency.lives());
+    }
+
+    /// Looks for the prompts it answered among its blocks. Whether that changed the verdict.
+    pub(super) fn judge(
+        &mut self,
+        now: Instant,
+        index: &PrefixIndex,
+        blocks: &Blocks,
+        vocabulary: Option<&Vocabulary>,
+    ) -> bool {
+        let before = self.parity.verdict();
+        let absence = self.absence();
+        let Self { slot, residency, parity, .. } = self;
+        let block_size = blocks.size();
+        parity.judge(now, &Evidence { index, slot: *slot, residency, block_size, absence, vocabulary });
+        parity.verdict() != before
+    }
+
+    /// What differs, when token parity failed.
+    pub(super) fn finding(&self) -> Option<&Finding> {
+        self.parity.finding()
+    }
+
+    /// What it says that a block is not in the index.
+    fn absence(&self) -> Absence {
+        let among_stores =
+            if self.residency.knows_all_parents() { Absence::ProofAmongStores } else { Absence::Nothing };
+        match (self.sequencer.standing(), self.residency.fault()) {
+            (_, Some(Reason::IndexBound)) | (Standing::None(_) | Standing::Stale(_), _) => Absence::Nothing,
+            (Standing::Warm(Reason::Synchronizing | Reason::Checking), _) => Absence::Nothing,
+            (Standing::Exact, None | Some(Reason::PageSize)) => Absence::Proof,
+            (Standing::Exact | Standing::Warm(_), _) => among_stores,
+        }
     }
 
     /// Takes a stream event; returns the replays to ask for.
@@ -181,6 +222,11 @@ impl Target {
 
     fn apply_event(&mut self, event: &Event<'_>, era: Era, context: &mut Context<'_>) {
         self.counts.events += 1;
+        if let Event::Stored(stored) = event
+            && self.parity.listens()
+        {
+            self.parity.note(stored, self.residency.behind(stored));
+        }
         let had_other_tiers = self.residency.has_other_tiers();
         let overflows = self.residency.counters().overflows;
         self.residency.apply(event, context);
@@ -235,14 +281,14 @@ impl Target {
 
     /// State, and why.
     fn state(&self) -> (SourceState, Reason) {
-        if self.parity == Parity::Failed {
-            return (SourceState::Mismatch, Reason::ParityFailed);
+        if let Parity::Failed(cause) = self.parity.verdict() {
+            return (SourceState::Mismatch, Reason::ParityFailed(cause));
         }
         match self.sequencer.standing() {
             Standing::None(reason) => (SourceState::None, reason),
             Standing::Stale(reason) => (SourceState::Stale, reason),
             Standing::Warm(reason) => (SourceState::Warm, reason),
-            Standing::Exact => match (self.residency.fault(), self.parity) {
+            Standing::Exact => match (self.residency.fault(), self.parity.verdict()) {
                 (Some(reason), _) => (SourceState::Warm, reason),
                 (None, Parity::Shown) => (SourceState::Exact, Reason::InOrder),
                 (None, _) => (SourceState::Unverified, Reason::ParityUnknown),
@@ -282,6 +328,7 @@ impl Target {
             held_batches: self.sequencer.held() as u64,
             page_tokens: self.residency.page_tokens(),
             rank_mismatches: self.counts.rank_mismatches,
+            parity: self.parity.counts(),
         }
     }
 }

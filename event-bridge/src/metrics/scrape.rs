@@ -150,6 +150,10 @@ impl Scrape {
         self.count("source_undecodable", "Batches and events that did not decode", labels, report.undecodable);
         self.count("source_unindexable", "Stores that cannot be indexed", labels, report.unindexable);
         self.count("source_rank_mismatches", "Batches of another rank", labels, report.rank_mismatches);
+        let parity = report.parity;
+        self.count("source_parity_matched", "Answered prompts whose blocks were announced", labels, parity.matched);
+        self.count("source_parity_missing", "Answered prompts whose blocks were not", labels, parity.missing);
+        self.count("source_parity_open", "Answered prompts nothing can be said about", labels, parity.open);
         self.gauge("source_engine_blocks", "Engine blocks known", labels, report.pages as f64);
         self.gauge("source_bytes", "Estimated memory of what is known of them", labels, report.bytes as f64);
         self.gauge("source_orphans", "Blocks waiting for their parents", labels, report.orphans as f64);

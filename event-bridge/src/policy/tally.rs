@@ -131,11 +131,16 @@ mod tests {
             at: UnixMillis(1),
             pool: PoolId(0),
             target: TargetId(target),
+            answered: true,
             prompt_tokens: 100,
             predicted_blocks: 5,
+            block_size: 16,
             blocks: 6,
-            first: None,
-            last: None,
+            certain_blocks: 0,
+            marks: Vec::new(),
+            head: Vec::new(),
+            seed: 0,
+            adapter: false,
             shadow,
         }
     }

@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kv_routing::target::Slot;
+use kv_routing::target::{Slot, TargetId};
 use kv_routing::wire::{Health, SourceState, UnixMillis};
 use tokio::time::Instant;
 
@@ -139,6 +139,16 @@ impl Membership {
             }
         }
         changed
+    }
+
+    /// Slots of all targets.
+    pub(super) fn slots(&self) -> BTreeMap<TargetId, Slot> {
+        let of_member = |member: &Member| {
+            let endpoint = member.spec.address.to_string();
+            let named = |target: &MemberTarget| (TargetId::of(&endpoint, target.spec.rank), target.slot);
+            member.targets.iter().map(named).collect::<Vec<_>>()
+        };
+        self.members.values().flat_map(of_member).collect()
     }
 
     /// Everyone, leaving members included, by address.

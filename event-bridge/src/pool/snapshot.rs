@@ -10,7 +10,7 @@ use kv_routing::wire::TokenizerRef;
 use super::member::Member;
 use super::state::Counters;
 use crate::config::WorkerAddress;
-use crate::ingest::SourceReport;
+use crate::ingest::{Finding, SourceReport};
 use crate::stream::StreamStats;
 
 /// State of a pool.
@@ -22,6 +22,8 @@ pub struct PoolSnapshot {
     pub members: Vec<Member>,
     /// Event sources by slot; targets without events are missing.
     pub sources: BTreeMap<Slot, (SourceReport, StreamStats)>,
+    /// What differs on targets whose token parity failed.
+    pub findings: BTreeMap<Slot, Finding>,
     /// Size of the index.
     pub index: IndexStats,
     /// Most distinct blocks it may have.

@@ -27,7 +27,7 @@ use super::warm::{self, WarmFiles};
 use crate::clock;
 use crate::config::{EventFeed, PoolConfig, WorkerAddress, WorkerSpec};
 use crate::discovery::WorkersUpdate;
-use crate::ingest::{Ingest, IngestConfig, Reason, SourceSpec};
+use crate::ingest::{Finding, Ingest, IngestConfig, Reason, SourceSpec, Vocabulary};
 use crate::policy::ShadowTally;
 use crate::probe::ProbeReport;
 use crate::publish::{Catalog, EnvoyIndex, EnvoyStatus, TokenizerParts};
@@ -131,16 +131,18 @@ impl State {
         }
     }
 
-    /// Takes a new set of workers; a refused one leaves the old set in force.
+    /// Takes a new set of workers; a refused one leaves the old set in force. Before the first good one nothing is known, so nothing is
+    /// published: what a predecessor left in Envoy stays.
     pub(super) fn on_workers(&mut self, update: WorkersUpdate, now: Instant) {
-        self.known_since.get_or_insert(now);
         match update {
             Err(error) => {
-                warn!(pool = self.config.name, %error, "workers file refused, the workers stay as they are");
+                let kept = self.workers.len();
+                warn!(pool = self.config.name, %error, kept, "workers file refused, the workers stay as they are");
                 self.workers_error = Some(error.to_string());
                 self.counters.refused_workers += 1;
             }
             Ok(workers) => {
+                self.known_since.get_or_insert(now);
                 self.workers_error = None;
                 self.sources.retain(&workers);
                 self.workers = workers;
@@ -259,6 +261,7 @@ impl State {
 
     /// What is due by time alone: states of sources, members that have left, retries.
     pub(super) fn on_tick(&mut self, now: Instant) {
+        self.judge_parity(now);
         self.refresh_sources();
         self.tick_warm(now);
         let left = self.membership.expire(now, self.config.drain, |version| {
@@ -284,6 +287,24 @@ impl State {
         self.warm.tick(&mut self.ingest, targets, now);
     }
 
+    /// Looks for the prompts that targets answered among what they announced.
+    fn judge_parity(&mut self, now: Instant) {
+        for slot in self.ingest.judge(now.into_std()) {
+            let target = self.membership.members().find_map(|member| {
+                let target = member.targets.iter().find(|target| target.slot == slot)?;
+                Some((member.spec.address, target.spec.rank))
+            });
+            let (Some((worker, rank)), pool) = (target, &self.config.name) else { continue };
+            match self.ingest.finding(slot) {
+                Some(Finding { cause, .. }) => {
+                    let (cause, advice) = (cause.as_str(), cause.advice());
+                    warn!(pool, %worker, rank, cause, "answered prompts are not announced, no credit for its cache: {advice}");
+                }
+                None => info!(pool, %worker, rank, "answered prompts are announced"),
+            }
+        }
+    }
+
     fn refresh_sources(&mut self) {
         let (ingest, wall) = (&self.ingest, clock::unix_millis());
         self.stale |= self.membership.refresh_sources(|slot| ingest.report(slot).map(|report| report.state), wall);
@@ -303,6 +324,7 @@ impl State {
                     let TokenizerRef { id, bytes, .. } = parts.reference;
                     info!(pool = self.config.name, id = format!("{id:016x}"), bytes, "tokenizer compiled");
                     self.tokenizer = TokenizerStatus::Loaded(parts.reference);
+                    self.ingest.set_vocabulary(Vocabulary { added: parts.added.clone() });
                     self.tokenizer_parts = Some(Arc::new(parts));
                 }
                 if let Some(Bridged { share, why, .. }) = &bridge {
@@ -328,13 +350,19 @@ impl State {
     }
 
     /// Takes decisions of an Envoy.
-    pub(super) fn on_decisions(&mut self, decisions: &[Decision]) {
+    pub(super) fn on_decisions(&mut self, decisions: &[Decision], now: Instant) {
+        let slots = self.membership.slots();
         let block_tokens = self.ingest.block_size().or(self.config.block_size).map_or(0, |size| size.tokens());
         for decision in decisions {
             self.tally.note(decision, block_tokens);
             self.counters.decisions += 1;
             self.counters.prompt_tokens += u64::from(decision.prompt_tokens);
             self.counters.predicted_blocks += u64::from(decision.predicted_blocks);
+            if decision.answered
+                && let Some(slot) = slots.get(&decision.target)
+            {
+                self.ingest.answered(*slot, decision, now.into_std());
+            }
         }
     }
 
@@ -380,7 +408,7 @@ impl State {
             Ok(Told::Now(view)) => {
                 self.stale = false;
                 self.membership.table_published(view.table_version);
-                self.catalog.set_pool(self.id, view);
+                self.catalog.set_pool(self.id, *view);
             }
             Err(error) => {
                 self.stale = false;
@@ -421,10 +449,12 @@ impl State {
 
     pub(super) fn snapshot(&self) -> PoolSnapshot {
         let source = |slot| self.ingest.report(slot).map(|report| (slot, (report, self.runners.stats(slot))));
+        let finding = |slot| self.ingest.finding(slot).map(|finding| (slot, finding.clone()));
         PoolSnapshot {
             name: self.config.name.clone(),
             members: self.membership.members().cloned().collect(),
             sources: self.followed().filter_map(source).collect(),
+            findings: self.followed().filter_map(finding).collect(),
             index: self.ingest.index().stats(),
             max_blocks: self.config.limits.max_blocks,
             page_bits: self.ingest.index().page_bits(),

@@ -141,7 +141,7 @@ fn answer(state: &mut State, request: PoolRequest) {
                 drop(reply.send(batch));
             }
         }
-        PoolRequest::Decisions(decisions) => state.on_decisions(&decisions),
+        PoolRequest::Decisions(decisions) => state.on_decisions(&decisions, Instant::now()),
         PoolRequest::Overlaps { chain, reply } => drop(reply.send(state.overlaps(&chain))),
         PoolRequest::Snapshot(reply) => drop(reply.send(state.snapshot())),
         PoolRequest::Dump(reply) => drop(reply.send(state.dump())),

@@ -1,11 +1,13 @@
 //! Compiles a pool's tokenizer beside everything else, and proves it before anyone uses it. What cannot be compiled, or does not prove
 //! right, is tokenized by the bridge.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
+use kv_routing::block::TokenId;
 use kv_routing::tokens::{CacheLimits, Prompter};
 use kv_routing::wire::{BridgeShare, PUSH_PART_BYTES, TokenizerRef};
 use tokio::sync::oneshot;
@@ -82,7 +84,7 @@ fn compile(
     if let Some((id, bytes)) = proved.as_ref().and_then(Proved::find) {
         let took_ms = started.elapsed().as_millis() as u64;
         info!(dir = %dir.display(), took_ms, "compiled tokenizer taken from the cache, proved before");
-        return parts(id, bytes);
+        return parts(id, bytes, files.added_ids());
     }
     let compiled = compile_files(files, options).map_err(|error| error.to_string())?;
     if let Some(problem) = &compiled.report.template_problem {
@@ -99,18 +101,18 @@ fn compile(
     {
         warn!(%error, "the proved tokenizer cannot be kept in cache_dir");
     }
-    parts(compiled.id, compiled.bytes)
+    parts(compiled.id, compiled.bytes, files.added_ids())
 }
 
 /// Cuts a compiled tokenizer to pieces that fit a push.
-fn parts(id: u64, compiled: Vec<u8>) -> Result<TokenizerParts, String> {
+fn parts(id: u64, compiled: Vec<u8>, added: BTreeSet<TokenId>) -> Result<TokenizerParts, String> {
     let too_large = |_| format!("compiled tokenizer of {} bytes is too large", compiled.len());
     let bytes = u32::try_from(compiled.len()).map_err(too_large)?;
     let whole = Bytes::from(compiled);
     let starts = (0..whole.len()).step_by(PUSH_PART_BYTES);
     let parts: Vec<Bytes> = starts.map(|start| whole.slice(start..whole.len().min(start + PUSH_PART_BYTES))).collect();
     let count = bytes.div_ceil(PUSH_PART_BYTES as u32);
-    Ok(TokenizerParts { reference: TokenizerRef { id, parts: count, bytes }, parts })
+    Ok(TokenizerParts { reference: TokenizerRef { id, parts: count, bytes }, parts, added })
 }
 
 #[cfg(test)]
@@ -121,7 +123,7 @@ mod tests {
     fn parts_put_together_are_the_whole() {
         for length in [1, PUSH_PART_BYTES - 1, PUSH_PART_BYTES, PUSH_PART_BYTES + 1, 3 * PUSH_PART_BYTES] {
             let whole: Vec<u8> = (0..length).map(|at| at as u8).collect();
-            let parts = parts(7, whole.clone()).unwrap();
+            let parts = parts(7, whole.clone(), BTreeSet::new()).unwrap();
             assert_eq!((parts.reference.parts as usize, parts.reference.bytes as usize), (parts.parts.len(), length));
             assert!(parts.parts.iter().all(|part| part.len() <= PUSH_PART_BYTES));
             assert_eq!(parts.parts.concat(), whole);

@@ -43,7 +43,7 @@ pub(super) enum Told {
     /// Only engine load has changed, and the last change was told a moment ago.
     Later,
     /// This is to be told.
-    Now(PoolView),
+    Now(Box<PoolView>),
 }
 
 impl View {
@@ -103,7 +103,8 @@ impl View {
         (self.block_size, self.tokenizer, self.bridge, self.settled) = (block_size, reference, bridge, settled);
         let table = self.table.as_ref().map(|table| table.1.clone()).unwrap_or_default();
         let manifest = manifest(id, config, block_size, bridge);
-        Ok(Told::Now(PoolView { manifest, table, table_version: self.version, tokenizer, settled }))
+        let view = PoolView { manifest, table, table_version: self.version, tokenizer, settled };
+        Ok(Told::Now(Box::new(view)))
     }
 }
 
@@ -121,5 +122,7 @@ fn manifest(id: PoolId, config: &PoolConfig, block_size: Option<u32>, bridge: Br
         cluster: config.cluster.clone(),
         stale_after_ms: config.stale.after_ms,
         stale_decay_ms: config.stale.decay_ms,
+        predict_ms: config.predict.ms,
+        predict_without_events_ms: config.predict.without_events_ms,
     }
 }

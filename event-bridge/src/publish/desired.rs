@@ -1,8 +1,10 @@
 //! What every Envoy should hold, pages excepted: set by pools and policy, read by publishers.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use kv_routing::block::TokenId;
 use kv_routing::wire::{PoolId, PoolManifest, TokenizerRef};
 use tokio::sync::watch;
 
@@ -40,6 +42,8 @@ pub struct TokenizerParts {
     pub reference: TokenizerRef,
     /// Pieces of at most 1 MiB, in order.
     pub parts: Vec<Bytes>,
+    /// Ids of added tokens, which the bridge itself wants to know.
+    pub added: BTreeSet<TokenId>,
 }
 
 /// A policy document as Envoys get it.

@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -22,6 +23,8 @@ fn view(version: u64) -> PoolView {
         cluster: "workers".into(),
         stale_after_ms: 3000,
         stale_decay_ms: 0,
+        predict_ms: 0,
+        predict_without_events_ms: 0,
     };
     PoolView { manifest, table: Bytes::from_static(b"table"), table_version: version, tokenizer: None, settled: true }
 }
@@ -29,7 +32,7 @@ fn view(version: u64) -> PoolView {
 fn tokenizer(id: u64, parts: usize) -> Arc<TokenizerParts> {
     let part = Bytes::from(vec![0; 600 << 10]);
     let reference = TokenizerRef { id, parts: parts as u32, bytes: 1 };
-    Arc::new(TokenizerParts { reference, parts: vec![part; parts] })
+    Arc::new(TokenizerParts { reference, parts: vec![part; parts], added: BTreeSet::new() })
 }
 
 fn desired(view: PoolView) -> Desired {

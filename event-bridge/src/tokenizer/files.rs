@@ -1,8 +1,12 @@
 //! The files of a model directory that decide how it tokenizes.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use kv_routing::block::TokenId;
 use kv_routing::tokens::template::{self, RequestedFormat, TemplateConfig, TemplateError};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::json::ConfigJson;
@@ -125,9 +129,37 @@ impl ModelFiles {
         Ok(config)
     }
 
+    /// Ids of added tokens, by the files' own word; empty for files that do not say.
+    pub fn added_ids(&self) -> BTreeSet<TokenId> {
+        let file: Added = serde_json::from_slice(&self.tokenizer).unwrap_or_default();
+        let config: Decoder =
+            self.config.as_deref().and_then(|config| serde_json::from_slice(config).ok()).unwrap_or_default();
+        let by_config = config.added_tokens_decoder.into_keys().filter_map(|id| id.parse().ok());
+        file.added_tokens.into_iter().map(|token| token.id).chain(by_config).map(TokenId).collect()
+    }
+
     pub(super) fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
+}
+
+/// What `tokenizer.json` says of added tokens.
+#[derive(Debug, Default, Deserialize)]
+struct Added {
+    #[serde(default)]
+    added_tokens: Vec<AddedId>,
+}
+
+#[derive(Debug, Deserialize)]
+struct AddedId {
+    id: u32,
+}
+
+/// What `tokenizer_config.json` says of them.
+#[derive(Debug, Default, Deserialize)]
+struct Decoder {
+    #[serde(default)]
+    added_tokens_decoder: BTreeMap<String, IgnoredAny>,
 }
 
 fn read_bounded(path: &Path) -> Result<Vec<u8>, CompileError> {

@@ -210,16 +210,22 @@ async fn load_rows_and_decisions_come_back_as_metrics() {
         generation: Generation(1),
         policy_version: 0,
         entries: vec![LoadRowEntry { target, booking }],
+        recent: Vec::new(),
     };
     let decision = Decision {
         at: unix_millis(),
         pool: PoolId(0),
         target,
+        answered: true,
         prompt_tokens: 100,
         predicted_blocks: 4,
+        block_size: 16,
         blocks: 6,
-        first: None,
-        last: None,
+        certain_blocks: 0,
+        marks: Vec::new(),
+        head: Vec::new(),
+        seed: 0,
+        adapter: false,
         shadow: None,
     };
     // The second names a pool that does not exist.

@@ -93,11 +93,16 @@ async fn what_a_shadow_would_have_done_is_summed() {
         at: event_bridge::clock::unix_millis(),
         pool: PoolId(0),
         target,
+        answered: true,
         prompt_tokens: 160,
         predicted_blocks: 5,
+        block_size: 16,
         blocks: 10,
-        first: None,
-        last: None,
+        certain_blocks: 0,
+        marks: Vec::new(),
+        head: Vec::new(),
+        seed: 0,
+        adapter: false,
         shadow: Some(Imagined { version, target: imagined, predicted_blocks: 1 }),
     };
     let reported = vec![decision(version, Some(target)), decision(version, None), decision(version + 1, None)];
@@ -146,7 +151,8 @@ async fn threads_that_lag_are_told() {
     let (bridge, envoy, _worker, _listening) = started(&scratch, config(&scratch, one_envoy())).await;
     let row = |policy_version| {
         let written = event_bridge::clock::unix_millis();
-        let row = LoadRow { owner: 1, written, generation: Generation(1), policy_version, entries: vec![] };
+        let row =
+            LoadRow { owner: 1, written, generation: Generation(1), policy_version, entries: vec![], recent: vec![] };
         (0, row)
     };
     envoy.behave(|behaviour| behaviour.load_rows = vec![row(0)]);

@@ -6,7 +6,7 @@ use event_bridge::bridge::Bridge;
 use kv_routing::wire::Health;
 
 use crate::envoy::{Behaviour, FakeEnvoy};
-use crate::support::{Scratch, admin, config, endpoints, one_envoy, until};
+use crate::support::{Scratch, admin, call, config, endpoints, one_envoy, until};
 use crate::worker::FakeWorker;
 
 struct World {
@@ -99,6 +99,32 @@ async fn a_bad_workers_file_changes_nothing_and_says_why() {
     world.scratch.workers(&[&a]);
     until("a good one is taken", async || reason().await.is_none().then_some(())).await;
     world.bridge.stop().await;
+}
+
+/// What a predecessor left in Envoy is better than nothing.
+#[tokio::test]
+async fn a_bridge_that_never_read_a_good_workers_file_erases_nothing() {
+    let a = FakeWorker::start().await;
+    let World { scratch, envoy, bridge, _listening } = world(&[&a]).await;
+    bridge.stop().await;
+    scratch.replace("workers.yaml", "garbage: [");
+    let bridge = Bridge::start(config(&scratch, one_envoy())).await.unwrap();
+    let refused = async || {
+        let workers = admin(&bridge, "/workers").await.unwrap();
+        workers["pools"][0]["workers_error"].as_str().map(str::to_owned)
+    };
+    until("the refusal is shown", refused).await;
+    // Long enough for several rounds of publishing.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let (status, ready) = call(&bridge, "GET", "/readyz", "").await;
+    assert_eq!(status, 503, "{ready}");
+    assert!(ready["missing"][0].as_str().unwrap().contains("workers.yaml"), "{ready}");
+    assert_eq!(envoy.targets(), [a.address()]);
+    assert_eq!(endpoints(&scratch.path("eds.json")), [(a.address(), false)]);
+    scratch.workers(&[&a]);
+    until("it is ready", async || (call(&bridge, "GET", "/readyz", "").await.0 == 200).then_some(())).await;
+    assert_eq!(envoy.targets(), [a.address()]);
+    bridge.stop().await;
 }
 
 #[tokio::test]

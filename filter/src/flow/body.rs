@@ -80,6 +80,7 @@ impl Flow {
             is_adapter,
             stream: request.stream,
             prompts: request.prompts.max(1),
+            single: request.prompts <= 1 && request.n <= 1,
             ruled: Ruled::new(vm, endpoint, headers, request),
         })
     }

@@ -2,8 +2,10 @@
 
 use std::rc::Rc;
 
-use kv_routing::policy::{BookingId, BookingRequest, Checkpoints, Choice};
+use kv_routing::block::marks;
+use kv_routing::policy::{BookingId, BookingRequest, Checkpoints, Choice, RecentId};
 use kv_routing::target::TargetId;
+use kv_routing::tokens::PreparedPrompt;
 use kv_routing::wire::{Decision, Imagined, TargetEntry, UnixMillis};
 
 use super::prompt::{Asked, Prompt};
@@ -25,6 +27,10 @@ pub(super) struct Routed {
     pub(super) explanation: Option<String>,
     pub(super) first_byte: bool,
     pub(super) failed: bool,
+    /// Its prompt among those that count as held.
+    pub(super) recent: Option<RecentId>,
+    /// What the bridge is to know, until it is told.
+    pub(super) decision: Option<Decision>,
     /// Last bytes of the response, while they may hold the engine's report.
     pub(super) usage: Option<UsageTail>,
 }
@@ -61,23 +67,29 @@ pub(super) fn book(
 
 /// The decision as the bridge gets it.
 pub(super) fn decision(
-    pool: &Pool,
+    asked: &Asked,
     prompt: &Prompt,
     choice: &Choice,
     target: &TargetEntry,
     shadow: Option<Imagined>,
     now: UnixMillis,
 ) -> Decision {
-    let chain = &prompt.prepared.chain;
+    let PreparedPrompt { tokens, exact_tokens, chain, head, .. } = &prompt.prepared;
+    let certain = prompt.block_size.full_blocks(*exact_tokens);
     Decision {
         at: now,
-        pool: pool.manifest.id,
+        pool: asked.pool.manifest.id,
         target: target.id,
-        prompt_tokens: prompt.prepared.tokens,
+        answered: false,
+        prompt_tokens: *tokens,
         predicted_blocks: choice.overlap.total(),
+        block_size: prompt.block_size.tokens(),
         blocks: u32::try_from(chain.len()).unwrap_or(u32::MAX),
-        first: chain.first().copied(),
-        last: chain.last().copied(),
+        certain_blocks: certain,
+        marks: marks(chain.get(..certain as usize).unwrap_or(chain)),
+        head: head.clone(),
+        seed: prompt.seed.value(),
+        adapter: asked.is_adapter,
         shadow,
     }
 }

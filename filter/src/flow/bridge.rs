@@ -1,7 +1,7 @@
 //! Prompts the core cannot tokenize: the bridge is asked, and when it does not answer well and in time, the ladder applies.
 
-use kv_routing::block::BlockSize;
-use kv_routing::tokens::PreparedPrompt;
+use kv_routing::block::{BlockSize, HashSeed};
+use kv_routing::tokens::{HashPlan, PreparedPrompt};
 use kv_routing::wire::{ADAPTER_HEADER, POOL_HEADER, TOKENIZE_PATH, TOKENIZED_TYPE, Tokenized};
 
 use super::prompt::{Asked, Prompt};
@@ -71,7 +71,9 @@ impl Flow {
             Ok(Tokenized { tokens, exact_tokens, chain }) => {
                 vm.counters.count(host, Counter::BridgeTokenized);
                 let prepared = PreparedPrompt { tokens, exact_tokens, chain, ..PreparedPrompt::default() };
-                let prompt = Prompt { by_bridge: true, ..Prompt::exact(prepared, block_size) };
+                // Its first tokens are not told, so nobody asks for their seed.
+                let plan = HashPlan { block_size, seed: HashSeed::default() };
+                let prompt = Prompt { by_bridge: true, ..Prompt::exact(prepared, plan) };
                 self.decide(vm, host, asked, prompt)
             }
             Err(inexact) => {

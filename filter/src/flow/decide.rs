@@ -50,6 +50,7 @@ impl Flow {
     ) -> (Outcome, Said) {
         let pool = &asked.pool;
         let loads = TargetLoad::of_all(&pool.targets, &vm.ledger, vm.rows.others(), &mut vm.peaks, checkpoints, now);
+        let predicted = vm.predicted(pool, &prompt.prepared.chain, now);
         let silence = vm.view.silence(pool.manifest.stale_after_ms.into(), now);
         if silence.is_some() {
             vm.counters.count(host, Counter::RoutedStale);
@@ -61,7 +62,7 @@ impl Flow {
             prompt_tokens: prompt.prepared.tokens,
             block_size: prompt.block_size,
             overlaps,
-            predicted: &Overlaps::default(),
+            predicted: &predicted,
             prefix: prompt.prefix,
             has_chain: !prompt.prepared.chain.is_empty(),
             silence,

@@ -8,10 +8,12 @@ impl Flow {
     /// Gives back what the request had booked. Nothing may be read of the request any more.
     pub(super) fn on_done(&mut self, vm: &mut Vm, host: &impl Host) {
         match std::mem::replace(&mut self.state, State::Over) {
-            State::Routed(routed) => {
+            State::Routed(mut routed) => {
+                let now = millis(host.now_nanos());
                 vm.ledger.end(routed.booking, routed.failed);
+                routed.settle(vm, host, false, now);
                 vm.rows.touch();
-                vm.flush_row(host, millis(host.now_nanos()));
+                vm.flush_row(host, now);
             }
             State::Reading(..) | State::Preparing(_) | State::Asking(_) => {
                 vm.counters.count(host, Unrouted::EndedEarly.counter())

@@ -23,6 +23,8 @@ pub(super) struct Asked {
     pub(super) is_adapter: bool,
     pub(super) stream: bool,
     pub(super) prompts: u32,
+    /// One prompt, answered once: then the engine's report of cached tokens is about what was routed.
+    pub(super) single: bool,
     pub(super) ruled: Ruled,
 }
 
@@ -39,7 +41,7 @@ pub(super) struct Waiting {
     asked: Asked,
     preparation: Box<Preparation>,
     tokenizer: TokenizerRef,
-    block_size: BlockSize,
+    plan: HashPlan,
     /// Should the tokenizer go away meanwhile.
     fallback: Prompt,
 }
@@ -56,19 +58,22 @@ pub(super) struct Prompt {
     pub(super) by_bridge: bool,
     /// Key of the prefix.
     pub(super) prefix: Option<u64>,
+    /// Of the chain's hashes.
+    pub(super) seed: HashSeed,
 }
 
 impl Prompt {
-    pub(super) fn exact(prepared: PreparedPrompt, block_size: BlockSize) -> Self {
+    pub(super) fn exact(prepared: PreparedPrompt, plan: HashPlan) -> Self {
+        let HashPlan { block_size, seed } = plan;
         let prefix = prefix_key(&prepared.chain, block_size, b"", PREFIX_TOKENS);
-        Self { prepared, block_size, exact: true, by_bridge: false, prefix }
+        Self { prepared, block_size, exact: true, by_bridge: false, prefix, seed }
     }
 
     #[inline(never)]
     fn estimated(body: &[u8], block_size: BlockSize) -> Self {
         let (tokens, prefix) = estimate(body, block_size);
         let prepared = PreparedPrompt { tokens, ..PreparedPrompt::default() };
-        Self { prepared, block_size, exact: false, by_bridge: false, prefix }
+        Self { prepared, block_size, exact: false, by_bridge: false, prefix, seed: HashSeed::default() }
     }
 }
 
@@ -101,12 +106,12 @@ impl Flow {
         match begin(vm, host, request, &asked.pool, plan, self.config.cache_bytes, now) {
             Ok(Begun::Ready(prepared)) => {
                 self.timings.tokenize = self.lap(host);
-                self.decide(vm, host, asked, Prompt::exact(prepared, block_size))
+                self.decide(vm, host, asked, Prompt::exact(prepared, plan))
             }
             Ok(Begun::Text(preparation, tokenizer)) => {
                 self.timings.template = self.lap(host);
                 let fallback = estimated(block_size);
-                let waiting = Waiting { asked, preparation, tokenizer, block_size, fallback };
+                let waiting = Waiting { asked, preparation, tokenizer, plan, fallback };
                 self.slice(vm, host, Box::new(waiting))
             }
             Err(inexact) => {
@@ -136,7 +141,7 @@ impl Flow {
         self.timings.tokenize = self.timings.tokenize.saturating_add(self.lap(host));
         match progress {
             Progress::Done(prepared) => {
-                let prompt = Prompt::exact(prepared, waiting.block_size);
+                let prompt = Prompt::exact(prepared, waiting.plan);
                 self.decide(vm, host, waiting.asked, prompt)
             }
             Progress::More => {

@@ -15,7 +15,7 @@ use super::{Flow, Next, State};
 use crate::counters::Counter;
 use crate::host::Host;
 use crate::names;
-use crate::vm::{BRIDGE_SILENT_MS, Vm};
+use crate::vm::Vm;
 
 impl Flow {
     #[allow(clippy::too_many_arguments)]
@@ -32,24 +32,23 @@ impl Flow {
         now: UnixMillis,
     ) -> Next {
         let booking = book(vm, &asked, prompt, choice, target, checkpoints, now);
+        let decision = decision(&asked, prompt, choice, target, said.imagined, now);
+        let recent = vm.count_as_held(&asked.pool, &decision, now);
         vm.flush_row(host, now);
         self.name_targets(host, &asked, choice, target);
         let explanation = self.explain(host, &asked, prompt, choice, said, now);
-        count(vm, host, prompt, choice);
-        vm.feed.push(decision(&asked.pool, prompt, choice, target, said.imagined, now));
-        if vm.feed.is_full() {
-            let alive = vm.view.silence(BRIDGE_SILENT_MS, now).is_none();
-            vm.feed.flush(host, &vm.counters, alive);
-        }
+        count(vm, host, &asked, prompt, choice);
         self.state = State::Routed(Box::new(Routed {
             booking,
             target: target.id,
             endpoint: target.endpoint.clone(),
             rank: target.rank,
-            predicted: predicted(prompt, choice),
+            predicted: predicted(&asked, prompt, choice),
             explanation,
             first_byte: false,
             failed: false,
+            recent,
+            decision: Some(decision),
             usage: Some(UsageTail::new(asked.stream)),
             pool: Rc::clone(&asked.pool),
         }));
@@ -98,14 +97,14 @@ impl Flow {
     }
 }
 
-fn predicted(prompt: &Prompt, choice: &Choice) -> Option<Predicted> {
+fn predicted(asked: &Asked, prompt: &Prompt, choice: &Choice) -> Option<Predicted> {
     let block = prompt.block_size.tokens();
     let tokens = choice.overlap.total().saturating_mul(block);
     let whole = tokens == prompt.prepared.tokens;
-    (choice.rung == Rung::Exact && prompt.exact).then_some(Predicted { tokens, block, whole })
+    (choice.rung == Rung::Exact && prompt.exact && asked.single).then_some(Predicted { tokens, block, whole })
 }
 
-fn count(vm: &Vm, host: &impl Host, prompt: &Prompt, choice: &Choice) {
+fn count(vm: &Vm, host: &impl Host, asked: &Asked, prompt: &Prompt, choice: &Choice) {
     let counters = &vm.counters;
     counters.count(host, Counter::Routed);
     counters.count(
@@ -118,7 +117,7 @@ fn count(vm: &Vm, host: &impl Host, prompt: &Prompt, choice: &Choice) {
             Rung::Mode => Counter::RungMode,
         },
     );
-    if let Some(Predicted { tokens, .. }) = predicted(prompt, choice) {
+    if let Some(Predicted { tokens, .. }) = predicted(asked, prompt, choice) {
         counters.add(host, Counter::PromptTokens, prompt.prepared.tokens);
         counters.add(host, Counter::PredictedTokens, tokens);
     }

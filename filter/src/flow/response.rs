@@ -1,11 +1,13 @@
 //! Response: learn which host really serves, end the prefill booking at the first byte, read the engine's report.
 
+use kv_routing::wire::{Decision, UnixMillis};
+
 use super::book::{Predicted, Routed};
 use super::{Flow, State, Unrouted, millis};
 use crate::counters::Counter;
 use crate::host::Host;
 use crate::names;
-use crate::vm::Vm;
+use crate::vm::{Vm, without_events};
 
 /// Responses with this status or above count as failures of the target.
 const FAILURE_STATUS: u32 = 500;
@@ -32,7 +34,7 @@ impl Flow {
         }
         if status >= ERROR_STATUS {
             routed.usage = None;
-            routed.release_prefill(vm, host);
+            routed.release_prefill(vm, host, false);
         }
         if let Some(explanation) = routed.explanation.take() {
             host.set_response_header(names::EXPLANATION, explanation.as_bytes());
@@ -42,7 +44,7 @@ impl Flow {
     pub(super) fn on_response_body(&mut self, vm: &mut Vm, host: &impl Host, bytes: usize, last: bool) {
         let State::Routed(routed) = &mut self.state else { return };
         if bytes > 0 {
-            routed.release_prefill(vm, host);
+            routed.release_prefill(vm, host, true);
             if let Some(usage) = &mut routed.usage {
                 usage.take(host, bytes);
             }
@@ -58,12 +60,29 @@ impl Flow {
 }
 
 impl Routed {
-    fn release_prefill(&mut self, vm: &mut Vm, host: &impl Host) {
+    /// The first byte: of an answer, or of an error instead.
+    fn release_prefill(&mut self, vm: &mut Vm, host: &impl Host, answered: bool) {
         if !std::mem::replace(&mut self.first_byte, true) {
+            let now = millis(host.now_nanos());
             vm.ledger.release_prefill(self.booking);
+            self.settle(vm, host, answered, now);
             vm.rows.touch();
-            vm.flush_row(host, millis(host.now_nanos()));
+            vm.flush_row(host, now);
         }
+    }
+
+    /// Tells what became of the decision, once: who has computed the prompt, if anyone has.
+    pub(super) fn settle(&mut self, vm: &mut Vm, host: &impl Host, answered: bool, now: UnixMillis) {
+        let Some(decision) = self.decision.take() else { return };
+        let moved = decision.target != self.target;
+        let decision = Decision { target: self.target, answered, ..decision };
+        if let Some(recent) = self.recent.filter(|_| moved || !answered) {
+            vm.recent.retract(recent);
+        }
+        if answered && (moved || without_events(&self.pool, self.target)) {
+            vm.count_as_held(&self.pool, &decision, now);
+        }
+        vm.report(host, decision, now);
     }
 }
 
@@ -92,11 +111,16 @@ fn follow(vm: &mut Vm, host: &impl Host, routed: &mut Routed) {
     routed.predicted = None;
     let at_address = || routed.pool.targets.iter().filter(|target| target.endpoint.as_bytes() == address);
     let served = at_address().find(|target| target.rank == routed.rank).or_else(|| at_address().next());
-    if let Some(served) = served {
-        vm.ledger.move_to(routed.booking, served.id);
-        vm.note_peak(served.id, millis(host.now_nanos()));
-        routed.target = served.id;
-        routed.endpoint.clone_from(&served.endpoint);
+    let now = millis(host.now_nanos());
+    match served {
+        Some(served) => {
+            vm.ledger.move_to(routed.booking, served.id);
+            vm.note_peak(served.id, now);
+            routed.target = served.id;
+            routed.endpoint.clone_from(&served.endpoint);
+        }
+        // Whoever it is, it is not the target.
+        None => routed.settle(vm, host, false, now),
     }
     vm.rows.touch();
 }

@@ -3,8 +3,8 @@
 //! A row belongs to one VM, which writes it without looking. Only claiming needs a comparison: of the row's own version
 //! for a row whose owner is gone, of the row count for a new one.
 
-use kv_routing::policy::{Bookings, Ledger, Peaks};
-use kv_routing::wire::{Booking, Generation, LoadRow, LoadRowEntry, UnixMillis, keys};
+use kv_routing::policy::{Bookings, Ledger, Peaks, RecentPrompts};
+use kv_routing::wire::{Booking, Generation, LoadRow, LoadRowEntry, RecentPrompt, UnixMillis, keys};
 
 use crate::counters::{Counter, Counters};
 use crate::host::{ABSENT, Host};
@@ -22,6 +22,8 @@ const REFRESH_MS: u64 = 1_000;
 const ROWS_PER_PERIOD: u32 = 8;
 /// Never more rows than this are looked at.
 const MAX_ROWS: u32 = 4096;
+/// Prompts routed last that are told to others: as many as may come before they look again.
+const SHARED_PROMPTS: usize = 8;
 /// Attempts at a claim before the next request tries again.
 const CLAIM_ATTEMPTS: u32 = 8;
 
@@ -34,6 +36,7 @@ pub struct Rows {
     written: u64,
     verified: u64,
     others: Bookings,
+    recent: Vec<RecentPrompt>,
     read: u64,
     count: u32,
     counted: u64,
@@ -64,6 +67,11 @@ impl Rows {
         &self.others
     }
 
+    /// Prompts that other VMs routed last.
+    pub fn recent(&self) -> impl Iterator<Item = &RecentPrompt> {
+        self.recent.iter()
+    }
+
     /// Notes that the ledger changed.
     pub fn touch(&mut self) {
         self.dirty = true;
@@ -82,9 +90,11 @@ impl Rows {
         if now.0.saturating_sub(self.read) >= period {
             self.read = now.0;
             self.others.clear();
+            self.recent.clear();
             for (number, row) in live_rows(host, self.count, now) {
                 if Some(number) != self.row {
                     self.others.add(&row);
+                    self.recent.extend(row.recent);
                 }
             }
         }
@@ -92,7 +102,15 @@ impl Rows {
 
     /// Writes the own row if it changed, or if the others would soon think this VM gone. A change within 2 ms of the last write
     /// waits for the next call, unless nothing is in flight any more, when there may be none for long.
-    pub fn flush(&mut self, host: &impl Host, ledger: &Ledger, peaks: &Peaks, by: RoutesBy, now: UnixMillis) {
+    pub fn flush(
+        &mut self,
+        host: &impl Host,
+        ledger: &Ledger,
+        peaks: &Peaks,
+        recent: &RecentPrompts,
+        by: RoutesBy,
+        now: UnixMillis,
+    ) {
         let Some(row) = self.row else { return };
         let age = now.0.saturating_sub(self.written);
         let due = if self.dirty { age >= PERIOD_MS || ledger.requests() == 0 } else { age >= REFRESH_MS };
@@ -106,6 +124,7 @@ impl Rows {
             generation,
             policy_version,
             entries: entries(ledger, peaks, now),
+            recent: recent.iter().take(SHARED_PROMPTS).filter(|prompt| prompt.until > now).cloned().collect(),
         };
         if let Ok(bytes) = value.encode()
             && host.set_shared(&keys::load_row(row), &bytes, None).is_ok()
@@ -138,6 +157,7 @@ impl Rows {
             generation: Generation(0),
             policy_version: 0,
             entries: Vec::new(),
+            recent: Vec::new(),
         };
         let Ok(bytes) = empty.encode() else { return };
         for _ in 0..CLAIM_ATTEMPTS {

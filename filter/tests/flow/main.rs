@@ -20,6 +20,7 @@ mod feed;
 mod headers;
 mod ingest;
 mod policies;
+mod predicted;
 mod response;
 mod routing;
 mod rows;

@@ -175,9 +175,8 @@ fn a_shadow_of_an_identical_document_always_agrees_and_is_reported() {
         stage.policy = Some(Document { version: stage.generation + 1, live: only(document), shadow: Some(shadow) });
         stage.push();
         stage.envoy.pass(10);
-        for prompt in 0..20 {
-            stage.prompt(prompt * 100..prompt * 100 + 160);
-        }
+        let exchanges: Vec<_> = (0..20).map(|prompt| stage.prompt(prompt * 100..prompt * 100 + 160)).collect();
+        exchanges.iter().for_each(|exchange| drop(stage.finish(0, exchange)));
         stage.envoy.pass(200);
         stage.threads[0].tick();
         decisions.extend(stage.push().decisions);

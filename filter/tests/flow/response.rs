@@ -61,6 +61,25 @@ fn no_report_is_no_comparison() {
 }
 
 #[test]
+fn several_prompts_or_answers_are_not_compared() {
+    let mut stage = Stage::new();
+    stage.holds(2, 0..160);
+    let ids: Vec<u32> = (0..320).collect();
+    let one = serde_json::json!({"model": "base", "prompt": ids, "n": 2, "max_tokens": 1});
+    let two = serde_json::json!({"model": "base", "prompt": [ids, ids], "max_tokens": 1});
+    for body in [one, two] {
+        let exchange = stage.request(0, body.to_string().as_bytes());
+        let Thread { host, vm, .. } = &mut stage.threads[0];
+        exchange.response(host, vm, 200, None);
+        exchange.response_body(host, vm, &usage(0), true);
+        assert_eq!(exchange.done(host, vm).filter_state["kv_cached_tokens"], "0");
+    }
+    let counts =
+        ["routed", "prediction.right", "prediction.over", "prediction.under"].map(|name| stage.envoy.count(name));
+    assert_eq!(counts, [2, 0, 0, 0]);
+}
+
+#[test]
 fn a_request_served_elsewhere_is_not_compared() {
     let mut stage = Stage::new();
     stage.holds(2, 0..160);

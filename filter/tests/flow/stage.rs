@@ -107,6 +107,8 @@ impl Stage {
             cluster: "workers".into(),
             stale_after_ms: 3000,
             stale_decay_ms: 10_000,
+            predict_ms: 0,
+            predict_without_events_ms: 0,
         };
         Self {
             envoy,

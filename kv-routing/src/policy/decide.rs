@@ -1,9 +1,9 @@
 //! One routing decision, down the ladder of what is known.
 //!
 //! ```text
-//! exact      a target's KV state can be trusted: overlap from the index
+//! exact      a target's KV state can be trusted: overlap from the index, or more by recent decisions
 //!   |        no state of any eligible target can be trusted
-//! predicted  overlap from this VM's own recent decisions
+//! predicted  overlap from recent decisions alone
 //!   |        none matches
 //! prefix     bounded-load prefix hash, over tokens or over text
 //!   |        not even a prefix is known, or the prompt has no full block
@@ -57,7 +57,7 @@ pub struct Situation<'a> {
     pub block_size: BlockSize,
     /// Overlap of the prompt by the index.
     pub overlaps: &'a Overlaps,
-    /// Overlap by own recent decisions, for targets whose state cannot be trusted.
+    /// Overlap by recent decisions (see [`super::predicted`]): counts where the index does not say as much.
     pub predicted: &'a Overlaps,
     /// Key of the prompt's prefix (see [`super::prefix_key`]).
     pub prefix: Option<u64>,
@@ -76,7 +76,7 @@ pub struct Situation<'a> {
 pub enum Rung {
     /// Overlap from the index.
     Exact,
-    /// Overlap from own recent decisions.
+    /// Overlap from recent decisions.
     Predicted,
     /// Bounded-load prefix hash.
     PrefixHash,

@@ -106,6 +106,7 @@ mod tests {
             generation: Generation(1),
             policy_version: 0,
             entries: vec![LoadRowEntry { target, booking }],
+            recent: Vec::new(),
         }
     }
 

@@ -15,6 +15,7 @@
 //! | `pick` | cheapest or softmax, ties uniform |
 //! | `prefix_hash` | bounded-load hashing when there is nothing better |
 //! | `estimate` | what is known of a prompt that is not tokenized |
+//! | `recent` | prompts routed lately, counted as held until events tell |
 //! | `decide` | the ladder: one decision from everything above |
 //! | `route` | a request through its policy: modes, thresholds, overload |
 //! | `session` | where sessions were served last |
@@ -35,6 +36,7 @@ mod pick;
 mod prefix_hash;
 pub mod program;
 mod rank;
+mod recent;
 mod rng;
 mod route;
 pub mod session;
@@ -51,6 +53,7 @@ pub use load::{Bookings, TargetLoad};
 pub use outside::{OutsideLoad, PEAK_WINDOW_MS, Peaks};
 pub use pick::{Pick, pick};
 pub use prefix_hash::{PREFIX_TOKENS, bounded_order, prefix_key};
+pub use recent::{RecentId, RecentPrompts, predicted};
 pub use rng::{Rng, SplitMix64};
 pub use route::{Hints, LeftOut, Outcome, PassReason, Refusal, Weighed, route, weigh};
 pub use trust::{BridgeSilence, trust};

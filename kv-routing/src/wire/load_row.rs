@@ -4,6 +4,7 @@ use bincode::{Decode, Encode};
 
 use super::codec::{self, WireError};
 use super::{Generation, UnixMillis};
+use crate::block::SequenceHash;
 use crate::target::TargetId;
 
 /// Everything one VM has in flight. Only that VM writes its row.
@@ -19,6 +20,21 @@ pub struct LoadRow {
     pub policy_version: u64,
     /// Bookings by target.
     pub entries: Vec<LoadRowEntry>,
+    /// Prompts it routed last, for siblings of theirs that other VMs route.
+    pub recent: Vec<RecentPrompt>,
+}
+
+/// A prompt that counts as held by the target it was routed to.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct RecentPrompt {
+    /// The target.
+    pub target: TargetId,
+    /// Until then.
+    pub until: UnixMillis,
+    /// Full blocks of the prompt.
+    pub blocks: u32,
+    /// [`crate::block::marks`] of those.
+    pub marks: Vec<SequenceHash>,
 }
 
 /// Bookings of one target in a row.

@@ -56,6 +56,10 @@ pub struct PoolManifest {
     pub stale_after_ms: u32,
     /// Milliseconds over which a stale source's credit falls to nothing; 0: it keeps its credit.
     pub stale_decay_ms: u32,
+    /// Milliseconds a routed prompt counts as held by its target while events have not told yet; 0: not at all.
+    pub predict_ms: u32,
+    /// The same for prompts answered by a target without events.
+    pub predict_without_events_ms: u32,
 }
 
 impl PoolManifest {
@@ -144,6 +148,8 @@ mod tests {
             cluster: "workers".into(),
             stale_after_ms: 3000,
             stale_decay_ms: 0,
+            predict_ms: 5000,
+            predict_without_events_ms: 120_000,
         };
         let manifest = Manifest { header, pools: vec![pool], policy_version: 2 };
         let mut bytes = manifest.encode().unwrap();

@@ -12,7 +12,7 @@ mod target_table;
 mod tokenized;
 
 pub use codec::{MAX_MESSAGE_BYTES, WireError};
-pub use load_row::{Booking, LoadRow, LoadRowEntry};
+pub use load_row::{Booking, LoadRow, LoadRowEntry, RecentPrompt};
 pub use manifest::{Manifest, ManifestHeader, PoolManifest, TokenizerRef, set_heartbeat};
 pub use push::{Decision, DecisionBatch, Imagined, PUSH_PART_BYTES, Push, PushReply, Put};
 pub use target_table::{Health, Role, SourceState, TargetEntry, TargetTable};

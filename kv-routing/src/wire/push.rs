@@ -19,7 +19,7 @@ use bincode::{BorrowDecode, Decode, Encode};
 
 use super::codec::{self, WireError};
 use super::{Epoch, Generation, LoadRow, PoolId, UnixMillis};
-use crate::block::SequenceHash;
+use crate::block::{SequenceHash, TokenId};
 use crate::target::TargetId;
 
 /// The bridge begins a new push when the values of one reach this many bytes.
@@ -61,25 +61,37 @@ pub struct PushReply {
     pub decisions_dropped: u64,
 }
 
-/// One routed prompt, for token parity and for decision logs.
+/// One routed prompt, for token parity and for decision logs. Sent when the first byte of its answer has come, or when it
+/// ended without one.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Decision {
     /// When it was routed.
     pub at: UnixMillis,
     /// Pool it was routed in.
     pub pool: PoolId,
-    /// Target it was sent to.
+    /// Target that served it; the one it was sent to when none did.
     pub target: TargetId,
+    /// The target answered, with a status below 400: it has computed the prompt.
+    pub answered: bool,
     /// Prompt tokens.
     pub prompt_tokens: u32,
     /// Leading blocks the target was believed to hold.
     pub predicted_blocks: u32,
-    /// The prompt's chain: first and last hash name it, the length says how many blocks; long chains are thinned.
+    /// Tokens per block of its chain.
+    pub block_size: u32,
+    /// Full blocks of the prompt.
     pub blocks: u32,
-    /// Sequence hash of the first block, when there is one.
-    pub first: Option<SequenceHash>,
-    /// Sequence hash of the last full block, when there is one.
-    pub last: Option<SequenceHash>,
+    /// The first of them, whose tokens are the engine's for certain: none where tokens were only estimated, those before the
+    /// first image where there is one.
+    pub certain_blocks: u32,
+    /// [`crate::block::marks`] of those.
+    pub marks: Vec<SequenceHash>,
+    /// The first tokens, at most [`crate::block::HEAD_TOKENS`].
+    pub head: Vec<TokenId>,
+    /// [`crate::block::HashSeed`] of the hashes: what adapter and salt made of it.
+    pub seed: u64,
+    /// The request named an adapter.
+    pub adapter: bool,
     /// What the shadow would have done, when it looked at this request.
     pub shadow: Option<Imagined>,
 }

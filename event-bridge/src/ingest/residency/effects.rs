@@ -9,6 +9,8 @@ use kv_routing::block::SequenceHash;
 use kv_routing::index::PrefixIndex;
 use kv_routing::target::{Slot, Tier};
 
+use super::departed::Departed;
+
 /// A set of groups, by their ordinal among the target's full-attention groups.
 type GroupSet = u32;
 
@@ -19,6 +21,8 @@ pub(super) struct Shared {
     seen: [GroupSet; 3],
     /// Who holds each block of a tier, kept only while the tier has several groups.
     holders: HashMap<(Tier, SequenceHash), Vec<(u8, u32)>>,
+    /// What left the index lately.
+    pub(super) departed: Departed,
 }
 
 /// Where a group's changes go.
@@ -74,6 +78,7 @@ impl Effects<'_> {
     /// `block` is held no more.
     pub(super) fn hide(&mut self, tier: Tier, block: SequenceHash) {
         if self.shared.groups(tier) <= 1 || self.leave(tier, block) {
+            self.shared.departed.push(block);
             self.index.remove(self.slot, tier, block);
         }
     }

@@ -8,6 +8,7 @@
 mod apply;
 mod blocks;
 mod chain;
+mod departed;
 mod effects;
 mod group;
 mod keys;
@@ -22,13 +23,16 @@ mod strip;
 #[cfg(test)]
 mod tests;
 
+use kv_routing::block::{HashSeed, SequenceHash};
 use kv_routing::index::PrefixIndex;
 use kv_routing::target::Slot;
 
+use self::chain::Place;
 use self::effects::Shared;
 use self::group::Group;
 use self::map::Keyed;
 use super::Reason;
+use crate::engine::Stored;
 
 pub(crate) use self::blocks::Blocks;
 
@@ -78,6 +82,8 @@ pub(crate) struct Residency {
     page_tokens: Option<u32>,
     /// Tiers other than the device's on which something was ever stored since the last clear.
     other_tiers: bool,
+    /// Times that everything was forgotten.
+    lives: u64,
 }
 
 /// One KV cache group.
@@ -102,6 +108,11 @@ pub(crate) struct Context<'a> {
     pub(crate) blocks: &'a mut Blocks,
 }
 
+/// What adapter and salt of a store make of its hashes; `None` when the engine names its adapter by number only.
+pub(crate) fn hash_seed(event: &Stored<'_>) -> Option<HashSeed> {
+    keys::seed(event).ok()
+}
+
 impl Residency {
     pub(crate) fn new(slot: Slot, secret: u64, bounds: Bounds) -> Self {
         Self::empty(slot, Keyed::new(secret), bounds)
@@ -120,6 +131,7 @@ impl Residency {
             largest_page: 0,
             page_tokens: None,
             other_tiers: false,
+            lives: 0,
         }
     }
 
@@ -139,6 +151,35 @@ impl Residency {
     /// Pages that wait for their parents.
     pub(crate) fn orphans(&self) -> usize {
         self.full_groups().map(|group| group.orphans.len()).sum()
+    }
+
+    /// Whether every page stored since the last clear had a parent that was known, or none.
+    pub(crate) fn knows_all_parents(&self) -> bool {
+        self.orphans() == 0 && self.counters.orphans_dropped == self.at_clear.orphans_dropped
+    }
+
+    /// Grows when everything is forgotten.
+    pub(crate) fn lives(&self) -> u64 {
+        self.lives
+    }
+
+    /// Whether `block` was held a moment ago.
+    pub(crate) fn had_lately(&self, block: SequenceHash) -> bool {
+        self.shared.departed.contains(block)
+    }
+
+    /// The block before a store (`Some(None)`: it begins a chain); `None` where its pages do not begin with a block.
+    pub(crate) fn behind(&self, event: &Stored<'_>) -> Option<Option<SequenceHash>> {
+        if event.parent.is_none() {
+            return Some(None);
+        }
+        let id = event.group.unwrap_or(0);
+        let membership = self.groups.iter().find(|membership| membership.id == id)?;
+        let Kind::Full(_, group) = &membership.kind else { return None };
+        match group.behind(event.parent)? {
+            Place::Boundary(before) => Some(before),
+            Place::Inside(..) | Place::Nowhere => None,
+        }
     }
 
     fn full_groups(&self) -> impl Iterator<Item = &Group> {
@@ -189,6 +230,7 @@ impl Residency {
         self.shared = Shared::default();
         self.other_tiers = false;
         self.at_clear = self.counters;
+        self.lives += 1;
         index.clear(self.slot, None);
     }
 }

@@ -25,7 +25,7 @@ pub(in crate::policy) fn choice(
     Some(Choice {
         target: best.position,
         order: named.into_iter().map(|priced| priced.position).collect(),
-        rung,
+        rung: if best.predicted && rung == Rung::Exact { Rung::Predicted } else { rung },
         state: best.state,
         overlap: best.overlap,
         cost: best.cost,

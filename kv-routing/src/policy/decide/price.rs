@@ -62,6 +62,8 @@ pub(in crate::policy) struct Priced<'a> {
     pub(in crate::policy) requests: f64,
     pub(in crate::policy) state: SourceState,
     pub(in crate::policy) overlap: Overlap,
+    /// By own recent decisions, not by the index.
+    pub(in crate::policy) predicted: bool,
     pub(in crate::policy) cost: CostParts,
     /// Prompt tokens the target need not compute, by credit.
     pub(in crate::policy) cached: f64,
@@ -89,10 +91,10 @@ pub(in crate::policy) fn price_all<'a>(
     let min_prefill_tokens = rated.iter().map(|rated| rated.load.prefill_tokens).min().unwrap_or(0);
     let least = rated.iter().map(|rated| rated.load_blocks(situation)).fold(f64::INFINITY, f64::min);
     let price_one = |rated: Rated<'a>| {
-        let believed = believed(situation, rung, &rated);
         let followed = terms.affinity.allows(rated.load_blocks(situation), least);
-        let (overlap, factor) = if followed { believed } else { (Overlap::default(), 0.0) };
-        let input = input(situation, &rated, min_prefill_tokens, CreditedOverlap::new(overlap, factor));
+        let belief = if followed { believed(situation, rung, &rated) } else { Belief::default() };
+        let input = input(situation, &rated, min_prefill_tokens, &belief);
+        let Belief { overlap, coming, .. } = belief;
         let mut cost = price(terms.weights, &input);
         if let Some(program) = terms.cost {
             let variables = variables(terms.weights, &input, &cost, &rated, overlap);
@@ -101,33 +103,52 @@ pub(in crate::policy) fn price_all<'a>(
         cost.total *= preference(terms.preferred, rated.target);
         let cached = cached_tokens(terms.weights, &input);
         let Rated { position, target, load, state, .. } = rated;
-        Priced { position, target, requests: load.requests, state, overlap, cost, cached }
+        Priced { position, target, requests: load.requests, state, overlap, predicted: coming > 0, cost, cached }
     };
     rated.into_iter().map(price_one).collect()
 }
 
-/// Overlap of a target and the factor it counts with.
-fn believed(situation: &Situation<'_>, rung: Rung, rated: &Rated<'_>) -> (Overlap, f64) {
-    match rung {
-        Rung::Exact | Rung::Predicted | Rung::Mode if rated.trust > 0.0 => {
-            (situation.overlaps.get(rated.target.slot), rated.trust)
-        }
-        Rung::Exact | Rung::Predicted | Rung::Mode => (situation.predicted.get(rated.target.slot), 1.0),
-        Rung::PrefixHash | Rung::Load => (Overlap::default(), 0.0),
+/// What a target is believed to hold.
+#[derive(Clone, Copy, Default)]
+struct Belief {
+    overlap: Overlap,
+    /// It counts with this.
+    factor: f64,
+    /// Blocks of it that recent decisions promise beyond the index.
+    coming: u32,
+}
+
+/// What the index says of a target, unless more was sent there lately than it says.
+fn believed(situation: &Situation<'_>, rung: Rung, rated: &Rated<'_>) -> Belief {
+    if matches!(rung, Rung::PrefixHash | Rung::Load) {
+        return Belief::default();
+    }
+    let slot = rated.target.slot;
+    let (known, predicted) = (situation.overlaps.get(slot), situation.predicted.get(slot));
+    let (known, trust) = if rated.trust > 0.0 { (known, rated.trust) } else { (Overlap::default(), 0.0) };
+    match predicted.total().checked_sub(known.total()) {
+        Some(coming) if coming > 0 => Belief { overlap: predicted, factor: 1.0, coming },
+        _ => Belief { overlap: known, factor: trust, coming: 0 },
     }
 }
 
-fn input(situation: &Situation<'_>, rated: &Rated<'_>, min_prefill_tokens: u64, overlap: CreditedOverlap) -> CostInput {
+fn input(situation: &Situation<'_>, rated: &Rated<'_>, min_prefill_tokens: u64, belief: &Belief) -> CostInput {
+    let Belief { overlap, factor, coming } = *belief;
+    // A prefix on its way is part of the prefill queued there and of the blocks in use: it is not in the prompt's way, and
+    // its blocks are not used twice.
+    let queued = rated.load.prefill_tokens.checked_sub(u64::from(coming) * u64::from(situation.block_size.tokens()));
+    let on_its_way = if coming > 0 && queued.is_some() { overlap.total() } else { 0 };
+    let shared = rated.load.shared_blocks.max(on_its_way);
     let blocks = situation.prompt_tokens.div_ceil(situation.block_size.tokens());
     CostInput {
         prompt_tokens: situation.prompt_tokens,
         block_size: situation.block_size,
-        prefill_tokens: rated.load.prefill_tokens,
+        prefill_tokens: queued.unwrap_or(0),
         min_prefill_tokens,
         decode_blocks: rated.load.decode_blocks,
-        new_decode_blocks: f64::from(blocks.saturating_sub(rated.load.shared_blocks)),
+        new_decode_blocks: f64::from(blocks.saturating_sub(shared)),
         requests: rated.load.requests,
-        overlap,
+        overlap: CreditedOverlap::new(overlap, factor),
     }
 }
 

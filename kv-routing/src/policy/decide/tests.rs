@@ -136,6 +136,27 @@ fn without_kv_state_predictions_come_next() {
 }
 
 #[test]
+fn siblings_follow_the_first_one_whose_prefill_they_share() {
+    let mut pool = Pool::of(3);
+    pool.predicted = Overlaps(vec![(Slot(2), device(60))]);
+    pool.loads[2] = TargetLoad { prefill_tokens: 60 * 16, decode_blocks: 60.0, ..TargetLoad::default() };
+    let choice = pool.decide();
+    assert_eq!((choice.target, choice.rung, choice.overlap), (2, Rung::Predicted, device(60)));
+    // What else is queued there is in the way.
+    pool.loads[2].prefill_tokens += 200 * 16;
+    assert_ne!(pool.decide().target, 2);
+}
+
+#[test]
+fn the_index_counts_where_it_says_as_much_as_predictions() {
+    let mut pool = Pool::of(2);
+    pool.overlaps = Overlaps(vec![(Slot(1), device(50))]);
+    pool.predicted = Overlaps(vec![(Slot(1), device(50))]);
+    let choice = pool.decide();
+    assert_eq!((choice.target, choice.rung, choice.overlap), (1, Rung::Exact, device(50)));
+}
+
+#[test]
 fn without_predictions_a_prefix_keeps_its_target_within_a_bounded_load() {
     let mut pool = Pool::of(4).sources(SourceState::None);
     let first = pool.decide();

@@ -118,6 +118,8 @@ pub struct EngineConfig {
     pub events: Option<EventsConfig>,
     /// Seed of the block hash chain (what `PYTHONHASHSEED` sets).
     pub hash_seed: String,
+    /// Salt of requests that carry none, as something in front of an engine may add one.
+    pub default_cache_salt: Option<String>,
     /// Seed of the generated answers.
     pub seed: u64,
     /// Length of a chat answer whose request sets no limit.
@@ -146,6 +148,7 @@ impl EngineConfig {
             speed: Speed::default(),
             events: Some(EventsConfig::default()),
             hash_seed: crate::cache::DEFAULT_HASH_SEED.to_owned(),
+            default_cache_salt: None,
             seed: 0,
             natural_output_tokens: 64,
             force_include_usage: false,

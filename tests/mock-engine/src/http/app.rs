@@ -147,6 +147,7 @@ impl App {
                 "Parameter 'cache_salt' must be a non-empty string if provided.",
             ));
         }
+        let salt = salt.or_else(|| self.config.default_cache_salt.clone());
         Ok(CacheScope { adapter: self.find_model(model)?, salt })
     }
 
