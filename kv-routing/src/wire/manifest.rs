@@ -158,6 +158,6 @@ mod tests {
         assert_eq!(ManifestHeader::decode(&bytes).unwrap().heartbeat, UnixMillis(12));
         bytes[0] = 9;
         assert_eq!(Manifest::decode(&bytes), Err(WireError::Version { found: 9 }));
-        assert_eq!(Manifest::decode(&[1, 2]), Err(WireError::Short(2)));
+        assert_eq!(Manifest::decode(&[crate::wire::VERSION, 2]), Err(WireError::Short(2)));
     }
 }

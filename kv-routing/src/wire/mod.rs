@@ -5,6 +5,8 @@
 
 mod codec;
 pub mod keys;
+#[cfg(test)]
+mod layout_tests;
 mod load_row;
 mod manifest;
 mod push;
@@ -21,7 +23,7 @@ pub use tokenized::{ADAPTER_HEADER, BridgeShare, POOL_HEADER, TOKENIZE_PATH, TOK
 use bincode::{Decode, Encode};
 
 /// First byte of every message and of every shared-data value but tokenizer parts.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 /// One life of a bridge process; pages and manifest of different epochs never mix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
