@@ -121,7 +121,7 @@ impl Flow {
         }
     }
 
-    /// Does the next slice.
+    /// Goes on for one turn.
     pub(super) fn advance(&mut self, vm: &mut Vm, host: &impl Host) -> Next {
         self.start_timing(host);
         match std::mem::replace(&mut self.state, State::Over) {
@@ -130,24 +130,26 @@ impl Flow {
         }
     }
 
-    /// Called from two places, and large once the decision behind it is inlined.
+    /// Does slices until the turn is over: a timer takes longer to come round than a slice. Called from two places, and large
+    /// once the decision behind it is inlined.
     #[inline(never)]
     fn slice(&mut self, vm: &mut Vm, host: &impl Host, mut waiting: Box<Waiting>) -> Next {
-        let Some(prompter) = vm.tokenizers.loaded(waiting.tokenizer.id) else {
-            vm.counters.count(host, Counter::InexactTokenizerFailed);
-            return self.decide(vm, host, waiting.asked, waiting.fallback);
-        };
-        let progress = prompter.advance(&mut waiting.preparation, self.config.slice_bytes);
-        self.timings.tokenize = self.timings.tokenize.saturating_add(self.lap(host));
-        match progress {
-            Progress::Done(prepared) => {
+        let ends = self.mark.saturating_add(u64::from(self.config.turn_us) * 1000);
+        loop {
+            let Some(prompter) = vm.tokenizers.loaded(waiting.tokenizer.id) else {
+                vm.counters.count(host, Counter::InexactTokenizerFailed);
+                return self.decide(vm, host, waiting.asked, waiting.fallback);
+            };
+            let progress = prompter.advance(&mut waiting.preparation, self.config.slice_bytes);
+            self.timings.tokenize = self.timings.tokenize.saturating_add(self.lap(host));
+            if let Progress::Done(prepared) = progress {
                 let prompt = Prompt::exact(prepared, waiting.plan);
-                self.decide(vm, host, waiting.asked, prompt)
+                return self.decide(vm, host, waiting.asked, prompt);
             }
-            Progress::More => {
-                vm.counters.count(host, Counter::Slices);
+            vm.counters.count(host, Counter::Slices);
+            if self.mark >= ends {
                 self.state = State::Preparing(waiting);
-                Next::AwaitSlice
+                return Next::AwaitSlice;
             }
         }
     }

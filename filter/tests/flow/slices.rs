@@ -97,7 +97,16 @@ fn text_is_tokenized_and_finds_its_blocks() {
     assert_eq!(stage.envoy.count("tokenizer_loads"), 1);
 }
 
-const SLICED: &str = r#"{"role":"route","slice_bytes":1024}"#;
+/// A turn is one slice.
+const SLICED: &str = r#"{"role":"route","slice_bytes":1024,"turn_us":0}"#;
+
+#[test]
+fn a_turn_takes_as_many_slices_as_it_has_time_for() {
+    let mut stage = staged(r#"{"role":"route","slice_bytes":1024}"#);
+    let exchange = stage.request(0, &body(&text(2000, 1)));
+    assert!(exchange.is_released(&stage.threads[0].host));
+    assert!(stage.envoy.count("slices") > 3);
+}
 
 #[test]
 fn a_long_prompt_is_done_in_slices_with_the_same_result() {
