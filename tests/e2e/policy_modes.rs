@@ -21,8 +21,10 @@ use serde_json::{Value, json};
 const PLACE: &str = "x-place";
 const SESSION: &str = "x-session";
 const WORKER: &str = "x-worker";
-/// An event is routable well within it, and so are one thread's bookings for another.
+/// An event is routable well within it.
 const THINK_TIME: Duration = Duration::from_millis(50);
+/// Threads tell one another of what changed within 2 ms of an earlier change at their next tick, 100 ms later at most.
+const ROW_TIME: Duration = Duration::from_millis(130);
 const BLOCK: u32 = 16;
 
 /// An answer that is being streamed; its load lasts until it is dropped.
@@ -138,7 +140,7 @@ impl Theatre {
                 held.push(self.begin(&ids(900 + number as u32, 2), &[(PLACE, &address)]).await);
             }
         }
-        tokio::time::sleep(THINK_TIME).await;
+        tokio::time::sleep(ROW_TIME).await;
         held
     }
 
@@ -253,7 +255,7 @@ async fn prefix_hash(theatre: &mut Theatre) {
     for end in 0..16 {
         held.push(theatre.begin(&with(100 + end, 1), &[]).await);
         // So that every thread knows of the one before.
-        tokio::time::sleep(THINK_TIME / 5).await;
+        tokio::time::sleep(ROW_TIME).await;
     }
     let mut counts = BTreeMap::new();
     for line in theatre.end(held).await {
