@@ -1,6 +1,6 @@
-//! Requests that wait: for the next slice of their prompt, or for the answer to an HTTP call; and the ticks that go on with the former.
+//! Requests that wait: for the next turn of their prompt, or for the answer to an HTTP call; and the ticks that go on with the former.
 //!
-//! Between two slices the thread must get back to its event loop, or every other request on it waits for the whole prompt.
+//! Between two turns the thread must get back to its event loop, or every other request on it waits for the whole prompt.
 //! Only a timer does that: a shared queue's callback comes sooner, but within the same turn of the loop, before any socket
 //! is looked at. So the root context ticks fast while something is held, and slowly otherwise.
 
@@ -36,7 +36,7 @@ struct Calling {
 }
 
 impl Held {
-    /// Holds a request for its next slice. In its own context: the ticks that speed up are those of its root context.
+    /// Holds a request for its next turn. In its own context: the ticks that speed up are those of its root context.
     pub fn hold(&mut self, host: &impl Host, context: u32, flow: Rc<RefCell<Flow>>) {
         if self.sliced.is_empty() {
             host.set_tick_period(SLICE_TICK_MS);
@@ -80,7 +80,7 @@ pub struct Ticker {
 }
 
 impl Ticker {
-    /// One tick of the root context `root`: periodic work, one slice, and the period that fits what is left. Of several root contexts
+    /// One tick of the root context `root`: periodic work, one turn, and the period that fits what is left. Of several root contexts
     /// in a VM each corrects its own period, so that one whose listener goes away leaves nothing undone.
     pub fn tick(&mut self, vm: &mut Vm, host: &impl Host, root: u32, now: UnixMillis) {
         let fast = self.last.is_some_and(|last| last.age(now) < u64::from(TICK_MS / 2));

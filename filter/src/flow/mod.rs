@@ -8,7 +8,7 @@
 //!   Reading ── body too long, unreadable, no pool, no target ─────────────┤ released unrouted,
 //!     │ last byte, or trailers                                            │ with the reason counted
 //!     ▼                                                                   │
-//!   Preparing ◀─┐ one slice of a long prompt, then other requests         │
+//!   Preparing ◀─┐ one turn of a long prompt, then other requests         │
 //!     │  │  └───┘   or Asking: the bridge tokenizes what the core cannot    │
 //!     │  └── prompt cannot be tokenized ──▶ by prefix of its text         │
 //!     ▼                                            │                      │
@@ -220,7 +220,7 @@ impl Stream {
     }
 }
 
-/// Gives the request that waits longest its next slice. Called in the root context `root`.
+/// Gives the request that waits longest its next turn. Called in the root context `root`.
 pub fn advance_held(vm: &mut Vm, host: &impl Host, root: u32) {
     let Some((context, flow)) = vm.held.take_first() else { return };
     go_on(vm, host, context, flow, Flow::advance);

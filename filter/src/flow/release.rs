@@ -37,13 +37,14 @@ impl Flow {
         vm.flush_row(host, now);
         self.name_targets(host, &asked, choice, target);
         let explanation = self.explain(host, &asked, prompt, choice, said, now);
-        count(vm, host, &asked, prompt, choice);
+        let predicted = predicted(&asked, prompt, choice);
+        count(vm, host, prompt, choice, predicted);
         self.state = State::Routed(Box::new(Routed {
             booking,
             target: target.id,
             endpoint: target.endpoint.clone(),
             rank: target.rank,
-            predicted: predicted(&asked, prompt, choice),
+            predicted,
             explanation,
             first_byte: false,
             failed: false,
@@ -104,7 +105,7 @@ fn predicted(asked: &Asked, prompt: &Prompt, choice: &Choice) -> Option<Predicte
     (choice.rung == Rung::Exact && prompt.exact && asked.single).then_some(Predicted { tokens, block, whole })
 }
 
-fn count(vm: &Vm, host: &impl Host, asked: &Asked, prompt: &Prompt, choice: &Choice) {
+fn count(vm: &Vm, host: &impl Host, prompt: &Prompt, choice: &Choice, predicted: Option<Predicted>) {
     let counters = &vm.counters;
     counters.count(host, Counter::Routed);
     counters.count(
@@ -117,7 +118,7 @@ fn count(vm: &Vm, host: &impl Host, asked: &Asked, prompt: &Prompt, choice: &Cho
             Rung::Mode => Counter::RungMode,
         },
     );
-    if let Some(Predicted { tokens, .. }) = predicted(asked, prompt, choice) {
+    if let Some(Predicted { tokens, .. }) = predicted {
         counters.add(host, Counter::PromptTokens, prompt.prepared.tokens);
         counters.add(host, Counter::PredictedTokens, tokens);
     }

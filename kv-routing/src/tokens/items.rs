@@ -40,15 +40,9 @@ pub(crate) struct Items {
 }
 
 impl Items {
-    pub(crate) fn new(
-        tokenizer: &Tokenizer,
-        tables: &Tables<'_>,
-        text: &[u8],
-        stand_ins: Vec<(usize, TokenId)>,
-    ) -> Self {
-        let mut items = Self { at: 0, stretch_start: 0, stretch_end: 0, token: None, stand_ins, passed: 0 };
-        items.find_stretch(tokenizer, tables, text, 0);
-        items
+    /// Nothing is looked at before [`Items::begin`].
+    pub(crate) fn new(stand_ins: Vec<(usize, TokenId)>) -> Self {
+        Self { at: 0, stretch_start: 0, stretch_end: 0, token: None, stand_ins, passed: 0 }
     }
 
     /// The next item, `None` at the end of the text.
@@ -72,8 +66,8 @@ impl Items {
         Some(Item { start, end, kind })
     }
 
-    /// Goes on at `at`, where an item ends; `in_stretch`: not behind an added token.
-    pub(crate) fn resume(
+    /// Begins at `at`, the start of the text or the end of an item; `in_stretch`: not behind an added token.
+    pub(crate) fn begin(
         &mut self,
         tokenizer: &Tokenizer,
         tables: &Tables<'_>,

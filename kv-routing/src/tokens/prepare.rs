@@ -112,7 +112,7 @@ impl Preparation {
         // Stand-ins and a doubtful end are not in the keys of landings.
         let told_by_text = stand_ins.is_empty() && exact_bytes >= text.len() && tokenizer.longest_raw() < MARGIN;
         let mut preparation = Self {
-            items: Items::new(tokenizer, &tokenizer.tables(), text.as_bytes(), stand_ins),
+            items: Items::new(stand_ins),
             text,
             group: Group { items: Vec::new(), next: 0, before: root, after: root, blocks: 0, whole: false },
             leaps: Leaps::new(root, told_by_text && !keep),
@@ -139,7 +139,7 @@ impl Preparation {
         let tables = tokenizer.tables();
         let mut budget = Budget::new(budget);
         if !std::mem::replace(&mut self.begun, true) {
-            self.leap(tokenizer, &tables, caches);
+            self.begin(tokenizer, &tables, caches);
         }
         while !budget.spent() {
             if self.open.is_some() {
@@ -181,13 +181,13 @@ impl Preparation {
         self.kept.take().unwrap_or_default()
     }
 
-    /// Goes over the beginning, as far as it is known.
-    fn leap(&mut self, tokenizer: &Tokenizer, tables: &Tables<'_>, caches: &mut Caches) {
+    /// Goes over the beginning, as far as it is known, and looks at the text from there on.
+    fn begin(&mut self, tokenizer: &Tokenizer, tables: &Tables<'_>, caches: &mut Caches) {
         let text = self.text.as_bytes();
-        if let Some((at, group, in_stretch)) =
-            self.leaps.leap(text, &caches.prefixes, &mut caches.leaps, &mut self.hasher)
-        {
-            self.items.resume(tokenizer, tables, text, at, in_stretch);
+        let landed = self.leaps.leap(text, &caches.prefixes, &mut caches.leaps, &mut self.hasher);
+        let (at, group, in_stretch) = landed.unwrap_or((0, self.group.after, false));
+        self.items.begin(tokenizer, tables, text, at, in_stretch);
+        if at > 0 {
             self.group.after = group;
             self.cached_bytes += at;
             self.passed(at);
