@@ -59,8 +59,7 @@ fn explain_one(prompt: &Prompt, announced: &Announced, evidence: &Evidence<'_>) 
     let cause = best.map_or(Cause::Unknown, |(likeness, piece)| guess(&wanted, piece, likeness, evidence.vocabulary));
     let at = u32::try_from(at).unwrap_or(u32::MAX);
     Finding {
-        // Behind equal blocks only the same tokenizer goes on, whatever it announced there.
-        cause: if at > 0 && matches!(cause, Cause::Tokenizer | Cause::Unknown) { Cause::Template } else { cause },
+        cause: behind_agreement(at, cause),
         agreed_blocks: at,
         differs_before: at + 1,
         filter_tokens: shown(tokens),
@@ -81,16 +80,22 @@ fn bracket(prompt: &Prompt, evidence: &Evidence<'_>) -> (u32, u32) {
     (agreed, prompt.blocks)
 }
 
+/// Where some blocks agree it is the same tokenizer, whatever it announced behind them: the prompts go on differently.
+fn behind_agreement(agreed_blocks: u32, cause: Cause) -> Cause {
+    match cause {
+        Cause::Tokenizer | Cause::Unknown if agreed_blocks > 0 => Cause::Template,
+        other => other,
+    }
+}
+
 fn shown(tokens: &[TokenId]) -> Vec<u32> {
     tokens.iter().take(SHOWN).map(|token| token.0).collect()
 }
 
 impl Finding {
     fn unknown(agreed_blocks: u32, differs_before: u32) -> Self {
-        // Some blocks agree: it is the same tokenizer, and the prompts go on differently.
-        let cause = if agreed_blocks > 0 { Cause::Template } else { Cause::Unknown };
         Self {
-            cause,
+            cause: behind_agreement(agreed_blocks, Cause::Unknown),
             agreed_blocks,
             differs_before,
             filter_tokens: Vec::new(),
