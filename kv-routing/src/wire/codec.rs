@@ -44,6 +44,30 @@ pub(super) fn encode(header: &[u8], body: &impl Encode) -> Result<Vec<u8>, WireE
     Ok(bytes)
 }
 
+/// Gives a type that is a whole message its two ways.
+macro_rules! message {
+    ($message:ty) => {
+        impl $message {
+            /// Encodes.
+            ///
+            /// # Errors
+            /// [`WireError::Encode`](crate::wire::WireError::Encode) when it is larger than a message may be.
+            pub fn encode(&self) -> Result<Vec<u8>, crate::wire::WireError> {
+                crate::wire::codec::encode(&[], self)
+            }
+
+            /// Decodes.
+            ///
+            /// # Errors
+            /// [`WireError`](crate::wire::WireError) for anything that `encode` did not make.
+            pub fn decode(bytes: &[u8]) -> Result<Self, crate::wire::WireError> {
+                crate::wire::codec::decode(crate::wire::codec::versioned(bytes)?)
+            }
+        }
+    };
+}
+pub(super) use message;
+
 /// Checks the version byte and returns what follows it.
 pub(super) fn versioned(bytes: &[u8]) -> Result<&[u8], WireError> {
     match bytes.split_first() {

@@ -2,7 +2,7 @@
 
 use bincode::{Decode, Encode};
 
-use super::codec::{self, WireError};
+use super::codec;
 use super::{Generation, UnixMillis};
 use crate::block::SequenceHash;
 use crate::target::TargetId;
@@ -62,20 +62,4 @@ pub struct Booking {
     pub peak_requests: u32,
 }
 
-impl LoadRow {
-    /// Encodes.
-    ///
-    /// # Errors
-    /// [`WireError::Encode`] when the row is larger than a message may be.
-    pub fn encode(&self) -> Result<Vec<u8>, WireError> {
-        codec::encode(&[], self)
-    }
-
-    /// Decodes.
-    ///
-    /// # Errors
-    /// [`WireError`] for anything [`LoadRow::encode`] did not make.
-    pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
-        codec::decode(codec::versioned(bytes)?)
-    }
-}
+codec::message!(LoadRow);

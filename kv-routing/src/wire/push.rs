@@ -116,23 +116,7 @@ pub struct DecisionBatch {
     pub decisions: Vec<Decision>,
 }
 
-impl DecisionBatch {
-    /// Encodes.
-    ///
-    /// # Errors
-    /// [`WireError::Encode`] when the batch is larger than a message may be.
-    pub fn encode(&self) -> Result<Vec<u8>, WireError> {
-        codec::encode(&[], self)
-    }
-
-    /// Decodes.
-    ///
-    /// # Errors
-    /// [`WireError`] for anything [`DecisionBatch::encode`] did not make.
-    pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
-        codec::decode(codec::versioned(bytes)?)
-    }
-}
+codec::message!(DecisionBatch);
 
 impl<'a> Push<'a> {
     /// Encodes.
@@ -152,23 +136,7 @@ impl<'a> Push<'a> {
     }
 }
 
-impl PushReply {
-    /// Encodes.
-    ///
-    /// # Errors
-    /// [`WireError::Encode`] when the reply is larger than a message may be.
-    pub fn encode(&self) -> Result<Vec<u8>, WireError> {
-        codec::encode(&[], self)
-    }
-
-    /// Decodes.
-    ///
-    /// # Errors
-    /// [`WireError`] for anything [`PushReply::encode`] did not make.
-    pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
-        codec::decode(codec::versioned(bytes)?)
-    }
-}
+codec::message!(PushReply);
 
 #[cfg(test)]
 mod tests {

@@ -3,7 +3,7 @@
 use bincode::{Decode, Encode};
 
 use super::UnixMillis;
-use super::codec::{self, WireError};
+use super::codec;
 use crate::target::{Slot, TargetId};
 
 /// All targets of a pool.
@@ -149,20 +149,4 @@ impl SourceState {
     }
 }
 
-impl TargetTable {
-    /// Encodes.
-    ///
-    /// # Errors
-    /// [`WireError::Encode`] when the table is larger than a message may be.
-    pub fn encode(&self) -> Result<Vec<u8>, WireError> {
-        codec::encode(&[], self)
-    }
-
-    /// Decodes.
-    ///
-    /// # Errors
-    /// [`WireError`] for anything [`TargetTable::encode`] did not make.
-    pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
-        codec::decode(codec::versioned(bytes)?)
-    }
-}
+codec::message!(TargetTable);

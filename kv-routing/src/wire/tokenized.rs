@@ -4,7 +4,7 @@
 
 use bincode::{Decode, Encode};
 
-use super::codec::{self, WireError};
+use super::codec;
 use crate::block::SequenceHash;
 use crate::openai::PromptInput;
 
@@ -51,23 +51,7 @@ pub struct Tokenized {
     pub chain: Vec<SequenceHash>,
 }
 
-impl Tokenized {
-    /// Encodes.
-    ///
-    /// # Errors
-    /// [`WireError::Encode`] when the chain is larger than a message may be.
-    pub fn encode(&self) -> Result<Vec<u8>, WireError> {
-        codec::encode(&[], self)
-    }
-
-    /// Decodes.
-    ///
-    /// # Errors
-    /// [`WireError`] for anything [`Tokenized::encode`] did not make.
-    pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
-        codec::decode(codec::versioned(bytes)?)
-    }
-}
+codec::message!(Tokenized);
 
 #[cfg(test)]
 mod tests {
