@@ -34,5 +34,5 @@ for target in "${TARGETS[@]}"; do
     -max_len=65536 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 2>"$OUT/$target.log" ||
     { tail -40 "$OUT/$target.log"; die "target $target failed; its input is in $found"; }
   rmdir --ignore-fail-on-non-empty "$found"
-  grep -E 'Done|DONE|number_of_executed|peak_rss' "$OUT/$target.log" || true
+  sed -nE '/Done|DONE|number_of_executed|peak_rss/p' "$OUT/$target.log"
 done

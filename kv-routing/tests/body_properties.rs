@@ -10,16 +10,6 @@ use minijinja::value::ValueKind;
 use proptest::prelude::*;
 use serde_json::Value;
 
-const ENDPOINTS: [Endpoint; 7] = [
-    Endpoint::ChatCompletions,
-    Endpoint::Completions,
-    Endpoint::Responses,
-    Endpoint::Messages,
-    Endpoint::Embeddings,
-    Endpoint::Generate,
-    Endpoint::InferenceGenerate,
-];
-
 /// Bodies to start from, each using most of what its endpoint has.
 const SEEDS: [&str; 7] = [
     r#"{"model":"m","messages":[{"role":"system","content":"a\u00e9\n"},{"role":"user","content":[{"type":"text","text":"b"},{"type":"image_url","image_url":{"url":"data:x"}}]},{"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}}]},{"role":"tool","tool_call_id":"1","content":"c"}],"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}],"stream":true,"max_tokens":5}"#,
@@ -174,7 +164,7 @@ proptest! {
 
     #[test]
     fn no_body_panics(body in prop_oneof![noise(), mutated()]) {
-        for endpoint in ENDPOINTS {
+        for endpoint in Endpoint::ALL {
             let _ = parse(endpoint, &body);
         }
         agrees(&body)?;
@@ -199,12 +189,12 @@ fn nesting_is_bounded_everywhere() {
     let deep = usize::from(MAX_DEPTH) * 1000;
     for open in ["[", "{\"a\":", "{\"messages\":[{\"role\":\"user\",\"content\":[", "{\"tools\":["] {
         let text = open.repeat(deep);
-        for endpoint in ENDPOINTS {
+        for endpoint in Endpoint::ALL {
             assert!(parse(endpoint, text.as_bytes()).is_err());
         }
         for key in ["messages", "tools", "input", "unknown", "chat_template_kwargs"] {
             let body = format!("{{\"{key}\": {text}");
-            for endpoint in ENDPOINTS {
+            for endpoint in Endpoint::ALL {
                 assert!(parse(endpoint, body.as_bytes()).is_err());
             }
         }
@@ -217,7 +207,7 @@ fn invalid_utf8_is_refused_wherever_it_is() {
         for at in [1, seed.len() / 2, seed.len() - 1] {
             let mut body = seed.as_bytes().to_vec();
             body.insert(at, 0xff);
-            for endpoint in ENDPOINTS {
+            for endpoint in Endpoint::ALL {
                 assert!(matches!(parse(endpoint, &body), Err(BodyError::Json(_))));
             }
         }
@@ -226,7 +216,7 @@ fn invalid_utf8_is_refused_wherever_it_is() {
 
 #[test]
 fn seeds_are_taken_by_their_endpoints() {
-    for (endpoint, seed) in ENDPOINTS.into_iter().zip(SEEDS) {
+    for (endpoint, seed) in Endpoint::ALL.into_iter().zip(SEEDS) {
         let request = parse(endpoint, seed.as_bytes()).unwrap_or_else(|error| panic!("{endpoint:?}: {error}"));
         assert!(!matches!(request.prompt, kv_routing::openai::PromptInput::Absent), "{endpoint:?}");
     }

@@ -72,18 +72,23 @@ fn bad_lines_are_named() {
     assert_eq!(read(&backwards).unwrap_err().line, 2);
 }
 
-#[test]
-fn equal_seeds_give_equal_reports_and_kv_beats_the_others_on_a_real_trace() {
-    let text = include_str!("../../../tests/data/mooncake-conversation.jsonl");
-    let head: Vec<&str> = text.lines().take(1500).collect();
-    let arrivals = read(&head.join("\n")).unwrap();
+/// Engines that a real trace keeps busy.
+fn eight_engines() -> Setup {
     let model = EngineModel {
         prefill_tokens_per_second: 8_000.0,
         decode_ms_per_token: 20.0,
         max_requests: 64,
         cache_tokens: 1_000_000,
     };
-    let setup = Setup { engines: 8, model, seed: 7 };
+    Setup { engines: 8, model, seed: 7 }
+}
+
+#[test]
+fn equal_seeds_give_equal_reports_and_kv_beats_the_others_on_a_real_trace() {
+    let text = include_str!("../../../tests/data/mooncake-conversation.jsonl");
+    let head: Vec<&str> = text.lines().take(1500).collect();
+    let arrivals = read(&head.join("\n")).unwrap();
+    let setup = eight_engines();
     let report = |mode| simulate(&arrivals, &rules(mode), None, &setup, |_| {});
     let kv = report(Mode::Kv);
     assert_eq!(kv, report(Mode::Kv));
@@ -97,13 +102,7 @@ fn equal_seeds_give_equal_reports_and_kv_beats_the_others_on_a_real_trace() {
 #[test]
 fn a_shadow_predicts_the_hit_rate_of_round_robin_and_agrees_with_itself() {
     let arrivals = read(include_str!("../../../tests/data/mooncake-conversation.jsonl")).unwrap();
-    let model = EngineModel {
-        prefill_tokens_per_second: 8_000.0,
-        decode_ms_per_token: 20.0,
-        max_requests: 64,
-        cache_tokens: 1_000_000,
-    };
-    let setup = Setup { engines: 8, model, seed: 7 };
+    let setup = eight_engines();
     let beside = |mode, shadow| simulate(&arrivals, &rules(mode), Some(&rules(shadow)), &setup, |_| {}).shadow.unwrap();
     let predicted = beside(Mode::Kv, Mode::RoundRobin);
     let found = simulate(&arrivals, &rules(Mode::RoundRobin), None, &setup, |_| {}).hit_rate;

@@ -99,21 +99,12 @@ pub(crate) fn page(input: &[u8]) -> bool {
     stats.runs > 0
 }
 
-/// Endpoints by the first byte of an input.
-pub(crate) const ENDPOINTS: [Endpoint; 7] = [
-    Endpoint::ChatCompletions,
-    Endpoint::Completions,
-    Endpoint::Responses,
-    Endpoint::Messages,
-    Endpoint::Embeddings,
-    Endpoint::Generate,
-    Endpoint::InferenceGenerate,
-];
-
 /// A client's body.
 pub(crate) fn body(input: &[u8]) -> bool {
     let Some((endpoint, body)) = input.split_first() else { return false };
-    ENDPOINTS.get(usize::from(*endpoint) % ENDPOINTS.len()).is_some_and(|endpoint| parse(*endpoint, body).is_ok())
+    Endpoint::ALL
+        .get(usize::from(*endpoint) % Endpoint::ALL.len())
+        .is_some_and(|endpoint| parse(*endpoint, body).is_ok())
 }
 
 /// A policy document as people write it; what compiles is used.

@@ -128,6 +128,19 @@ pub(super) mod tests {
         a * a_w + d + r * n_w
     }
 
+    /// Weights in the order in which the transcription has them.
+    pub(in crate::policy) fn symbols(w: &CostWeights) -> (f64, f64, f64, f64, f64, f64, f64) {
+        (
+            w.device_credit,
+            w.credit_decay,
+            w.prefill_scale,
+            w.host_credit,
+            w.disk_credit,
+            w.shared_credit,
+            w.request_weight,
+        )
+    }
+
     #[test]
     fn equals_a_transcription_of_the_published_formula_on_random_states() {
         let mut rng = SplitMix64::new(1);
@@ -162,18 +175,9 @@ pub(super) mod tests {
                 },
             };
             let parts = price(&weights, &input);
-            let w = weights;
             let o = input.overlap;
             let expected = transcription(
-                (
-                    w.device_credit,
-                    w.credit_decay,
-                    w.prefill_scale,
-                    w.host_credit,
-                    w.disk_credit,
-                    w.shared_credit,
-                    w.request_weight,
-                ),
+                symbols(&weights),
                 (
                     f64::from(prompt_tokens),
                     f64::from(block_size.tokens()),

@@ -1,22 +1,20 @@
 //! Texts made up at random, from a seed, so that every run compares the same ones.
 
-/// A small generator (SplitMix64): the texts, not the randomness, are what matters.
+use kv_routing::policy::{Rng, SplitMix64};
+
+/// A small generator: the texts, not the randomness, are what matters.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub struct Random(SplitMix64);
 
 impl Random {
     /// A generator that always gives the same numbers for the same seed.
     pub fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(SplitMix64::new(seed))
     }
 
     /// The next 64 bits.
     pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.0.next_u64()
     }
 
     /// A number below `bound`; 0 when the bound is 0.

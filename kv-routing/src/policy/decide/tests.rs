@@ -1,5 +1,5 @@
 use super::*;
-use crate::policy::cost::tests::transcription;
+use crate::policy::cost::tests::{symbols, transcription};
 use crate::policy::eligible::tests::target;
 use crate::policy::{PREFIX_TOKENS, SplitMix64, prefix_key};
 use crate::target::Slot;
@@ -243,22 +243,12 @@ fn the_choice_is_that_of_the_published_formula() {
         let (l, b) = (f64::from(situation.prompt_tokens), 16.0_f64);
         let n = (l / b).ceil();
         let min_p = pool.loads.iter().map(|load| load.prefill_tokens).min().unwrap() as f64;
-        let w = weights;
-        let factors = (
-            w.device_credit,
-            w.credit_decay,
-            w.prefill_scale,
-            w.host_credit,
-            w.disk_credit,
-            w.shared_credit,
-            w.request_weight,
-        );
         let costs: Vec<f64> = (pool.targets.iter().zip(&pool.loads))
             .map(|(target, load)| {
                 let held = pool.overlaps.get(target.slot);
                 let d = load.decode_blocks + (n - f64::from(load.shared_blocks)).max(0.0);
                 let state = (l, b, load.prefill_tokens as f64, min_p, d, load.requests);
-                transcription(factors, state, (held.device.into(), held.host.into(), held.disk.into(), 0.0))
+                transcription(symbols(&weights), state, (held.device.into(), held.host.into(), held.disk.into(), 0.0))
             })
             .collect();
         let ladder = Ladder { weights, ..Ladder::default() };
