@@ -139,7 +139,7 @@ impl Bridge {
             };
             self.pools.spawn(task.run(inbox, self.intake.clone()));
         }
-        AdminState::new(handles, envoys, metrics, policies, catalog, self.epoch)
+        AdminState::new(handles, envoys, wakes, metrics, policies, catalog, self.epoch)
     }
 
     /// Where the admin server listens.

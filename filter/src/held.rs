@@ -2,7 +2,7 @@
 //!
 //! Between two turns the thread must get back to its event loop, or every other request on it waits for the whole prompt.
 //! Only a timer does that: a shared queue's callback comes sooner, but within the same turn of the loop, before any socket
-//! is looked at. So the root context ticks fast while something is held, and slowly otherwise.
+//! is looked at. So the root context ticks fast while something is held or a load row is late, and slowly otherwise.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -88,7 +88,7 @@ impl Ticker {
         vm.tick(host, now);
         flow::advance_held(vm, host, root);
         match (vm.held.is_empty(), fast) {
-            (true, true) => host.set_tick_period(TICK_MS),
+            (true, true) if !vm.rows.is_late() => host.set_tick_period(TICK_MS),
             (false, false) => host.set_tick_period(SLICE_TICK_MS),
             _ => {}
         }

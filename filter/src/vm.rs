@@ -10,7 +10,7 @@ use crate::counters::Counters;
 use crate::feed::Feed;
 use crate::held::Held;
 use crate::host::Host;
-use crate::view::{Pool, Refreshed, RoutesBy, Rows, Tokenizers, View};
+use crate::view::{Pool, ROW_PERIOD_MS, Refreshed, RoutesBy, Rows, Tokenizers, View};
 
 /// A heartbeat older than this means that the bridge is gone.
 pub const BRIDGE_SILENT_MS: u64 = 3_000;
@@ -45,6 +45,8 @@ pub struct Vm {
     pub rng: SplitMix64,
     /// Requests sent through a policy, for those that take targets in turn.
     pub turn: u32,
+    /// A tick is on its way to write the own row.
+    hurried: bool,
     /// Requests held because their prompt is done in slices.
     pub held: Held,
 }
@@ -65,6 +67,7 @@ impl Vm {
             rng: SplitMix64::new(host.seed()),
             // Threads begin at different targets.
             turn: host.seed() as u32,
+            hurried: false,
             held: Held::default(),
         }
     }
@@ -101,13 +104,19 @@ impl Vm {
         self.rows.touch();
     }
 
-    /// Writes the own load row if it is due.
+    /// Writes the own load row if it is due, or has a tick do it soon: the next request of this thread may be far, and until then
+    /// others would take busy targets for idle ones.
     pub fn flush_row(&mut self, host: &impl Host, now: UnixMillis) {
         let by = RoutesBy {
             generation: self.view.header().map_or(kv_routing::wire::Generation(0), |header| header.generation),
             policy_version: self.view.policy_version(),
         };
         self.rows.flush(host, &self.ledger, &self.peaks, &self.recent, by, now);
+        let late = self.rows.is_late();
+        if late && !self.hurried && self.held.is_empty() {
+            host.set_tick_period(ROW_PERIOD_MS as u32);
+        }
+        self.hurried = late;
     }
 
     /// Overlap of `chain` with what was routed lately, by this VM and by others.

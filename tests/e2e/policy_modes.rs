@@ -23,8 +23,8 @@ const SESSION: &str = "x-session";
 const WORKER: &str = "x-worker";
 /// An event is routable well within it.
 const THINK_TIME: Duration = Duration::from_millis(50);
-/// Threads tell one another of what changed within 2 ms of an earlier change at their next tick, 100 ms later at most.
-const ROW_TIME: Duration = Duration::from_millis(130);
+/// Threads tell one another of what changed within a few milliseconds.
+const ROW_TIME: Duration = Duration::from_millis(50);
 const BLOCK: u32 = 16;
 
 /// An answer that is being streamed; its load lasts until it is dropped.

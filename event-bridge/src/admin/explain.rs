@@ -17,6 +17,7 @@ use super::state::AdminState;
 use crate::clock;
 use crate::explain::{Asked, OverlapsOf, Question};
 use crate::pool::PoolGone;
+use crate::publish::EnvoyIndex;
 
 /// Largest body read; as much as Envoy holds in the configurations of this project.
 pub(super) const MAX_BODY_BYTES: usize = 32 << 20;
@@ -39,12 +40,11 @@ pub(super) async fn explain(
     let Some(endpoint) = Endpoint::of_path(path) else {
         return Ok(error(StatusCode::BAD_REQUEST, format!("{path} is no inference path: the filter lets it pass")));
     };
-    let envoys = state.envoys();
     let envoy = match &options.envoy {
-        None => envoys.first(),
-        Some(name) => match envoys.iter().find(|envoy| envoy.name == *name) {
+        None => EnvoyIndex(0),
+        Some(name) => match state.envoys().iter().position(|envoy| envoy.name == *name) {
             None => return Ok(error(StatusCode::BAD_REQUEST, format!("no Envoy is called `{name}`"))),
-            found => found,
+            Some(at) => EnvoyIndex(at),
         },
     };
     let headers = headers.iter().map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec())).collect();
@@ -58,9 +58,10 @@ pub(super) async fn explain(
         Err(failed) => return Ok(error(StatusCode::INTERNAL_SERVER_ERROR, failed.to_string())),
     };
     let Some(pool) = state.pools().get(usize::from(asked.pool().0)) else { return Err(PoolGone) };
+    // As it is when the decision is made, not as it was at the last heartbeat.
+    let rows = state.fresh_envoy(envoy).await.map(|envoy| envoy.load_rows).unwrap_or_default();
     let began = Instant::now();
     let overlaps = pool.overlaps(asked.chain().to_vec()).await?;
     let took_us = u32::try_from(began.elapsed().as_micros()).unwrap_or(u32::MAX);
-    let rows = envoy.map(|envoy| envoy.load_rows.clone()).unwrap_or_default();
     Ok(ok(json!(asked.decide(&OverlapsOf { overlaps, took_us }, &rows, options.seed.unwrap_or(now.0)))))
 }

@@ -2,15 +2,19 @@
 
 use std::num::NonZero;
 use std::sync::Arc;
+use std::time::Duration;
 
 use kv_routing::wire::Epoch;
 use tokio::sync::{Semaphore, watch};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::metrics::Metrics;
 use crate::policy::PolicyOffice;
 use crate::pool::{PoolGone, PoolHandle, PoolSnapshot};
-use crate::publish::{Catalog, Desired, EnvoyStatus};
+use crate::publish::{Catalog, Desired, EnvoyIndex, EnvoyStatus, Wakes};
+
+/// Longest wait for an Envoy to say how it is now.
+const ASK_LIMIT: Duration = Duration::from_millis(250);
 
 /// Handles to everything. Clones share them.
 #[derive(Clone, Debug)]
@@ -20,6 +24,7 @@ pub struct AdminState(Arc<Inner>);
 struct Inner {
     pools: Vec<PoolHandle>,
     envoys: Vec<watch::Receiver<EnvoyStatus>>,
+    wakes: Wakes,
     metrics: Arc<Metrics>,
     policies: PolicyOffice,
     catalog: Catalog,
@@ -36,6 +41,7 @@ impl AdminState {
     pub fn new(
         pools: Vec<PoolHandle>,
         envoys: Vec<watch::Receiver<EnvoyStatus>>,
+        wakes: Wakes,
         metrics: Arc<Metrics>,
         policies: PolicyOffice,
         catalog: Catalog,
@@ -45,7 +51,7 @@ impl AdminState {
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
         let tokenizing = Arc::new(Semaphore::new(cores));
         let started = Instant::now();
-        Self(Arc::new(Inner { pools, envoys, metrics, policies, catalog, epoch, started, dumps, tokenizing }))
+        Self(Arc::new(Inner { pools, envoys, wakes, metrics, policies, catalog, epoch, started, dumps, tokenizing }))
     }
 
     pub(super) fn pools(&self) -> &[PoolHandle] {
@@ -83,6 +89,16 @@ impl AdminState {
 
     pub(super) fn envoys(&self) -> Vec<EnvoyStatus> {
         self.0.envoys.iter().map(|envoy| envoy.borrow().clone()).collect()
+    }
+
+    /// One Envoy as it is now; as it was last when it does not answer soon.
+    pub(super) async fn fresh_envoy(&self, envoy: EnvoyIndex) -> Option<EnvoyStatus> {
+        let mut status = self.0.envoys.get(envoy.0)?.clone();
+        let now = Instant::now();
+        self.0.wakes.ask(envoy);
+        let is_fresh = |status: &EnvoyStatus| status.rows_as_of.is_some_and(|as_of| as_of >= now);
+        let _late = timeout(ASK_LIMIT, status.wait_for(is_fresh)).await.is_err();
+        Some(status.borrow().clone())
     }
 
     pub(super) async fn snapshots(&self) -> Result<Vec<PoolSnapshot>, PoolGone> {

@@ -23,13 +23,21 @@ impl Task {
         *self.filled_over.get_or_insert(connection) != connection
     }
 
-    pub(super) fn replied(&mut self, draft: &Draft, connection: ConnectionId, reply: PushReply, filling: bool) -> Turn {
+    pub(super) fn replied(
+        &mut self,
+        draft: &Draft,
+        sent: Instant,
+        connection: ConnectionId,
+        reply: PushReply,
+        filling: bool,
+    ) -> Turn {
         let PushReply { in_place, need_snapshot, load_rows, decisions, decisions_dropped } = reply;
         self.publisher.metrics.decisions_dropped(self.name(), decisions_dropped);
         self.hand_over(decisions);
         self.status.send_modify(|status| {
             status.in_place = in_place;
             status.load_rows = Arc::new(load_rows);
+            status.rows_as_of = Some(sent);
             status.last_reply = Some(Instant::now());
             status.error = None;
         });

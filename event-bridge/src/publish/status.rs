@@ -57,6 +57,8 @@ pub struct EnvoyStatus {
     pub last_reply: Option<Instant>,
     /// Load rows of its VMs, from the last reply.
     pub load_rows: Arc<Vec<(u32, LoadRow)>>,
+    /// They are no older than this: when the push was sent whose reply brought them.
+    pub rows_as_of: Option<Instant>,
 }
 
 impl EnvoyStatus {
@@ -72,6 +74,7 @@ impl EnvoyStatus {
             policy: 0,
             last_reply: None,
             load_rows: Arc::default(),
+            rows_as_of: None,
         }
     }
 

@@ -124,10 +124,14 @@ impl Task {
         self.flush().await;
     }
 
-    async fn wait(&self, turn: &Turn) {
+    async fn wait(&mut self, turn: &Turn) {
         if matches!(turn, Turn::Idle) {
+            let Publisher { wakes, envoy, .. } = &self.publisher;
             tokio::select! {
-                () = self.publisher.wakes.woken(self.publisher.envoy), if !self.is_superseded() => {}
+                () = wakes.woken(*envoy), if !self.is_superseded() => {}
+                () = wakes.asked(*envoy), if !self.is_superseded() && self.settle_by.is_none() => {
+                    self.heartbeat_at = Instant::now();
+                }
                 () = sleep_until(self.heartbeat_at) => {}
             }
         }
@@ -211,7 +215,7 @@ impl Task {
                 self.backoff.reset();
                 self.not_before = if filling { started } else { started + gap(self.publisher.push.interval, took) };
                 self.heartbeat_at = started + self.publisher.push.heartbeat;
-                self.replied(&draft, connection, reply, filling)
+                self.replied(&draft, started, connection, reply, filling)
             }
             Err(error) => self.failed(&error),
         }

@@ -1,4 +1,4 @@
-//! Wakes publishers when there may be something to push.
+//! Wakes publishers when there may be something to push, or when somebody wants to know how an Envoy is now.
 
 use std::sync::Arc;
 
@@ -8,14 +8,20 @@ use tokio::sync::Notify;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EnvoyIndex(pub usize);
 
-/// One alarm per Envoy. An alarm that rings while its publisher is busy is not lost. Clones share the alarms.
+/// Alarms for each Envoy. One that rings while its publisher is busy is not lost. Clones share the alarms.
 #[derive(Clone, Debug)]
-pub struct Wakes(Arc<[Notify]>);
+pub struct Wakes(Arc<[Alarms]>);
+
+#[derive(Debug, Default)]
+struct Alarms {
+    changed: Notify,
+    asked: Notify,
+}
 
 impl Wakes {
     /// Alarms for `envoys` Envoys.
     pub fn new(envoys: usize) -> Self {
-        Self((0..envoys).map(|_| Notify::new()).collect())
+        Self((0..envoys).map(|_| Alarms::default()).collect())
     }
 
     /// Number of Envoys.
@@ -23,15 +29,30 @@ impl Wakes {
         self.0.len()
     }
 
-    /// Wakes every publisher.
+    /// Wakes every publisher: there may be something to push.
     pub fn wake_all(&self) {
-        self.0.iter().for_each(Notify::notify_one);
+        self.0.iter().for_each(|alarms| alarms.changed.notify_one());
     }
 
-    /// Waits until `envoy` is woken; forever for an Envoy that is not configured.
+    /// Has `envoy` asked for its load rows soon, without waiting for the next heartbeat.
+    pub fn ask(&self, envoy: EnvoyIndex) {
+        if let Some(alarms) = self.0.get(envoy.0) {
+            alarms.asked.notify_one();
+        }
+    }
+
+    /// Waits until there may be something to push to `envoy`; forever for an Envoy that is not configured.
     pub async fn woken(&self, envoy: EnvoyIndex) {
         match self.0.get(envoy.0) {
-            Some(notify) => notify.notified().await,
+            Some(alarms) => alarms.changed.notified().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Waits until somebody asks for the load rows of `envoy`; forever for an Envoy that is not configured.
+    pub async fn asked(&self, envoy: EnvoyIndex) {
+        match self.0.get(envoy.0) {
+            Some(alarms) => alarms.asked.notified().await,
             None => std::future::pending().await,
         }
     }

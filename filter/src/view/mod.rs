@@ -8,7 +8,7 @@ mod tokenizers;
 
 pub use pages::SharedPages;
 pub use pool::{Pool, Serves};
-pub use rows::{ROW_EXPIRY_MS, RoutesBy, Rows, live_rows, row_count};
+pub use rows::{PERIOD_MS as ROW_PERIOD_MS, ROW_EXPIRY_MS, RoutesBy, Rows, live_rows, row_count};
 pub use tokenizers::{Tokenizer, Tokenizers};
 
 use std::collections::HashMap;

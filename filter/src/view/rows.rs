@@ -13,7 +13,7 @@ use crate::host::{ABSENT, Host};
 pub const ROW_EXPIRY_MS: u64 = 10_000;
 
 /// Other rows are read, and the own one is written, at most this often.
-const PERIOD_MS: u64 = 2;
+pub const PERIOD_MS: u64 = 2;
 /// The number of rows is read at most this often.
 const COUNT_PERIOD_MS: u64 = 100;
 /// The own row is written at least this often, and checked to be still the own one.
@@ -100,8 +100,13 @@ impl Rows {
         }
     }
 
+    /// Whether the others do not know yet what changed last.
+    pub fn is_late(&self) -> bool {
+        self.dirty && self.row.is_some()
+    }
+
     /// Writes the own row if it changed, or if the others would soon think this VM gone. A change within 2 ms of the last write
-    /// waits for the next call, unless nothing is in flight any more, when there may be none for long.
+    /// waits for a later call, unless nothing is in flight any more.
     pub fn flush(
         &mut self,
         host: &impl Host,

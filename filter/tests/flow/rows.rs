@@ -49,9 +49,14 @@ fn ticks_keep_a_row_alive_and_write_what_is_left_to_write() {
         1,
         "written at most every 2 ms"
     );
-    stage.envoy.pass(100);
+    let period = |stage: &Stage| stage.threads[0].host.tick_period.get();
+    assert_eq!(period(&stage), 2, "others need not wait for the next request");
+    stage.envoy.pass(2);
     stage.threads[0].tick();
     assert_eq!(stage.row(0).entries.iter().map(|entry| entry.booking.requests).sum::<u32>(), 2);
+    stage.envoy.pass(2);
+    stage.threads[0].tick();
+    assert_eq!(period(&stage), 100);
     let written = stage.row(0).written;
     stage.envoy.pass(500);
     stage.threads[0].tick();
