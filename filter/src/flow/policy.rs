@@ -104,7 +104,7 @@ impl Asked {
         })
     }
 
-    /// Whether choosing depends on the prompt's tokens; `None`: it is left to Envoy whatever the prompt is.
+    /// Whether choosing depends on the prompt's tokens, for the policy or a shadow; `None`: there is nothing to choose.
     pub(super) fn needs_tokens(&self, configured: &Policy) -> Option<bool> {
         let needs = |rules| match self.select(rules, configured, None) {
             Selection::NeedsTokens => Some(true),
@@ -112,9 +112,8 @@ impl Asked {
             Selection::Chosen(policy, _) => Some(policy.mode.needs_tokens()),
         };
         match (needs(self.ruled.live()), self.ruled.shadow()) {
-            (None, _) => None,
-            (Some(live), Some(shadow)) => Some(live || needs(Some(shadow)).unwrap_or(false)),
             (live, None) => live,
+            (live, Some(shadow)) => Some(live == Some(true) || needs(Some(shadow)) == Some(true)),
         }
     }
 

@@ -1,11 +1,12 @@
 //! Policies pushed by the bridge decide, are swapped, and refuse.
 
+use filter::host::fake::Exchange;
 use kv_routing::policy::document::{
     Busy, Document, ExplainLevel, HeaderMatch, HeaderTest, Match, Mode, Overload, Policy, Rule, RuleSet, SessionKey,
     Shadow,
 };
 
-use crate::stage::{Stage, Thread, completion};
+use crate::stage::{Stage, Thread, completion, target};
 
 fn policy(name: &str, mode: Mode) -> Policy {
     Policy { mode, ..Policy::named(name) }
@@ -22,11 +23,38 @@ fn put(stage: &mut Stage, live: RuleSet) {
     stage.envoy.pass(10);
 }
 
-fn send(stage: &mut Stage, headers: &[(&str, &[u8])], ids: std::ops::Range<u32>) -> filter::host::fake::Exchange {
-    let exchange = stage.open(0, "/v1/completions", headers);
+fn send(stage: &mut Stage, headers: &[(&str, &[u8])], ids: std::ops::Range<u32>) -> Exchange {
+    post(stage, "/v1/completions", headers, &completion("base", ids))
+}
+
+fn post(stage: &mut Stage, path: &str, headers: &[(&str, &[u8])], body: &[u8]) -> Exchange {
+    let exchange = stage.open(0, path, headers);
     let Thread { host, vm, .. } = &mut stage.threads[0];
-    exchange.body(host, vm, &completion("base", ids), true);
+    exchange.body(host, vm, body, true);
     exchange
+}
+
+/// A completion of the base model with one more field.
+fn with_field(field: &str, ids: std::ops::Range<u32>) -> Vec<u8> {
+    let body = completion("base", ids);
+    [b"{", field.as_bytes(), b",", &body[1..]].concat()
+}
+
+/// Three policies that can be told apart, and these rules over them; the first one is the default.
+fn ruled(rules: Vec<Rule>) -> RuleSet {
+    let policies = ["a", "b", "c"].map(|name| policy(name, Mode::LeastLoaded));
+    RuleSet { rules, policies: policies.into(), default_policy: 0 }
+}
+
+fn rule(name: &str, policy: u16, when: Match) -> Rule {
+    Rule { name: name.into(), policy, when }
+}
+
+/// Policy and rule that decided.
+fn decided(stage: &Stage, exchange: &Exchange) -> (String, String) {
+    let decision = stage.decision(0, exchange);
+    let word = |field: &str| decision[field].as_str().expect(field).to_owned();
+    (word("policy"), word("rule"))
 }
 
 #[test]
@@ -62,30 +90,49 @@ fn a_policy_decides_and_is_named_and_the_next_one_takes_over() {
 fn rules_look_at_headers_and_tokens() {
     let mut stage = Stage::new();
     let gold = HeaderMatch { name: "x-tenant".into(), test: HeaderTest::Exact("gold".into()) };
-    let rule = |name: &str, policy, when| Rule { name: name.into(), policy, when };
-    put(
-        &mut stage,
-        RuleSet {
-            rules: vec![
-                rule("gold tenants", 1, Match { headers: vec![gold], ..Match::default() }),
-                rule("long prompts", 2, Match { min_prompt_tokens: Some(100), ..Match::default() }),
-            ],
-            policies: vec![
-                policy("a", Mode::LeastLoaded),
-                policy("b", Mode::LeastLoaded),
-                policy("c", Mode::LeastLoaded),
-            ],
-            default_policy: 0,
-        },
-    );
-    let mut decided = |headers: &[(&str, &[u8])], ids| {
+    let rules = vec![
+        rule("gold tenants", 1, Match { headers: vec![gold], ..Match::default() }),
+        rule("long prompts", 2, Match { min_prompt_tokens: Some(100), ..Match::default() }),
+    ];
+    put(&mut stage, ruled(rules));
+    let mut by = |headers: &[(&str, &[u8])], ids| {
         let exchange = send(&mut stage, headers, ids);
-        let decision = stage.decision(0, &exchange);
-        (decision["policy"].as_str().unwrap().to_owned(), decision["rule"].as_str().unwrap().to_owned())
+        decided(&stage, &exchange)
     };
-    assert_eq!(decided(&[("X-Tenant", b"gold")], 0..200), ("b".into(), "gold tenants".into()));
-    assert_eq!(decided(&[("x-tenant", b"\xff")], 0..200), ("c".into(), "long prompts".into()));
-    assert_eq!(decided(&[], 0..99), ("a".into(), "default".into()));
+    assert_eq!(by(&[("X-Tenant", b"gold")], 0..200), ("b".into(), "gold tenants".into()));
+    assert_eq!(by(&[("x-tenant", b"\xff")], 0..200), ("c".into(), "long prompts".into()));
+    assert_eq!(by(&[], 0..99), ("a".into(), "default".into()));
+}
+
+#[test]
+fn rules_look_at_priority_adapter_path_model_and_streaming() {
+    let mut stage = Stage::new();
+    let cases: [(Match, &str, Vec<u8>); 6] = [
+        (
+            Match { min_priority: Some(5), max_priority: Some(9), ..Match::default() },
+            "/v1/completions",
+            with_field("\"priority\":9", 0..64),
+        ),
+        (Match { max_priority: Some(-1), ..Match::default() }, "/v1/completions", with_field("\"priority\":-1", 0..64)),
+        (Match { adapters: vec!["lora".into()], ..Match::default() }, "/v1/completions", completion("lora", 0..64)),
+        (
+            Match { paths: vec!["/v1/embeddings".into()], ..Match::default() },
+            "/v1/embeddings?x=1",
+            b"{\"model\":\"base\",\"input\":[1,2,3]}".to_vec(),
+        ),
+        (Match { models: vec!["alias".into()], ..Match::default() }, "/v1/completions", completion("alias", 0..64)),
+        (Match { stream: Some(true), ..Match::default() }, "/v1/completions", with_field("\"stream\":true", 0..64)),
+    ];
+    for (when, path, body) in cases {
+        put(&mut stage, ruled(vec![rule("tested", 1, when.clone())]));
+        let exchange = post(&mut stage, path, &[], &body);
+        assert_eq!(decided(&stage, &exchange), ("b".into(), "tested".into()), "{when:?}");
+        let exchange = stage.prompt(0..64);
+        assert_eq!(decided(&stage, &exchange), ("a".into(), "default".into()), "{when:?}");
+    }
+    put(&mut stage, ruled(vec![rule("urgent", 1, Match { max_priority: Some(4), ..Match::default() })]));
+    let exchange = post(&mut stage, "/v1/completions", &[], &with_field("\"priority\":5", 0..64));
+    assert_eq!(decided(&stage, &exchange).0, "a", "above the highest priority");
 }
 
 #[test]
@@ -97,23 +144,26 @@ fn pass_leaves_the_request_to_envoy() {
 }
 
 #[test]
-fn a_refused_request_is_answered_once_and_books_nothing() {
+fn a_refused_request_is_answered_once_says_when_to_come_back_and_books_nothing() {
     let mut stage = Stage::new();
-    let mut full = policy("full", Mode::Kv);
-    full.busy = Busy { waiting: Some(0), ..Busy::default() };
-    full.overload = Overload::Reject { status: 429, retry_after_seconds: 7 };
     stage.targets.iter_mut().for_each(|target| target.waiting = 1);
-    put(&mut stage, only(full));
-    let exchange = stage.prompt(0..64);
-    assert!(!exchange.is_released(&stage.threads[0].host));
-    assert_eq!(stage.decision(0, &exchange)["refused"], 429);
-    let Thread { host, vm, .. } = &mut stage.threads[0];
-    let stream = exchange.done(host, vm);
-    let (status, body) = stream.reply.clone().unwrap();
-    assert_eq!(status, 429);
-    let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
-    assert_eq!(body["error"]["message"], "every worker is busy");
-    assert_eq!((stage.envoy.count("refused"), stage.envoy.count("routed")), (1, 0));
+    for (status, seconds) in [(429, 7), (503, 1), (529, 30)] {
+        let mut full = policy("full", Mode::Kv);
+        full.busy = Busy { waiting: Some(0), ..Busy::default() };
+        full.overload = Overload::Reject { status, retry_after_seconds: seconds };
+        put(&mut stage, only(full));
+        let exchange = stage.prompt(0..64);
+        assert!(!exchange.is_released(&stage.threads[0].host));
+        assert_eq!(stage.decision(0, &exchange)["refused"], status);
+        let Thread { host, vm, .. } = &mut stage.threads[0];
+        let stream = exchange.done(host, vm);
+        let (answered, body) = stream.reply.clone().unwrap();
+        assert_eq!(answered, u32::from(status));
+        assert!(stream.reply_headers.contains(&("retry-after".into(), seconds.to_string())), "{stream:?}");
+        let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(body["error"]["message"], "every worker is busy");
+    }
+    assert_eq!((stage.envoy.count("refused"), stage.envoy.count("routed")), (3, 0));
     assert_eq!(stage.threads[0].vm.ledger.requests(), 0);
 }
 
@@ -149,6 +199,32 @@ fn sessions_stay_on_every_thread_until_they_expire() {
     assert!(others.iter().any(|other| *other != home), "sessions spread: {others:?}");
 }
 
+/// One who was where nobody would send the next prompt comes back there, until the time to live is over.
+#[test]
+fn the_user_of_the_body_names_a_session_that_ends_after_its_time_to_live() {
+    let mut stage = Stage::new();
+    put(&mut stage, only(policy("sticky", Mode::Session { key: SessionKey::User, hard: true, ttl_seconds: 60 })));
+    let ask = |stage: &mut Stage, user: &str, ids: std::ops::Range<u32>| {
+        let exchange = post(stage, "/v1/completions", &[], &with_field(&format!("\"user\":\"{user}\""), ids));
+        let endpoint = stage.endpoints(0, &exchange)[0].clone();
+        stage.finish(0, &exchange);
+        endpoint
+    };
+    let home = ask(&mut stage, "ann", 0..64);
+    let elsewhere = (1..=3).find(|slot| target(*slot).endpoint != home).unwrap();
+    stage.holds(elsewhere, 1_000..1_160);
+    assert_eq!(ask(&mut stage, "ben", 1_000..1_160), target(elsewhere).endpoint, "no session: by cost");
+    assert_eq!(ask(&mut stage, "ann", 1_000..1_160), home, "where the session is");
+    for seconds in [60, 60] {
+        stage.envoy.pass(seconds * 1_000);
+        stage.push();
+        assert_eq!(ask(&mut stage, "ann", 1_000..1_160), home, "every request renews the session");
+    }
+    stage.envoy.pass(61_000);
+    stage.push();
+    assert_eq!(ask(&mut stage, "ann", 1_000..1_160), target(elsewhere).endpoint, "the session is forgotten");
+}
+
 #[test]
 fn a_shadow_is_counted_and_has_no_effect() {
     let mut stage = Stage::new();
@@ -167,23 +243,53 @@ fn a_shadow_is_counted_and_has_no_effect() {
 /// Live and shadow draw the same random numbers, so nothing but their documents can make them differ.
 #[test]
 fn a_shadow_of_an_identical_document_always_agrees_and_is_reported() {
-    let (mut stage, mut decisions) = (Stage::new(), Vec::new());
-    for mode in [Mode::Kv, Mode::Random, Mode::PowerOfTwo, Mode::RoundRobin, Mode::LeastLoaded] {
-        let mut document = policy("p", mode);
+    const ROUNDS: u32 = 20;
+    for mode in [
+        Mode::Kv,
+        Mode::LeastLoaded,
+        Mode::PowerOfTwo,
+        Mode::RoundRobin,
+        Mode::Random,
+        Mode::PrefixHash { tokens: 64, load_bound_percent: 125 },
+        Mode::Session { key: SessionKey::Header("x-session".into()), hard: false, ttl_seconds: 60 },
+        Mode::Session { key: SessionKey::Header("x-session".into()), hard: true, ttl_seconds: 60 },
+        Mode::Direct { header: "x-worker".into() },
+        Mode::Pass,
+    ] {
+        let (mut stage, routed) = (Stage::new(), mode != Mode::Pass);
+        let mut document = policy("p", mode.clone());
         document.weights.temperature = 0.5;
         let shadow = Shadow { sample_per_million: 1_000_000, rules: only(document.clone()) };
-        stage.policy = Some(Document { version: stage.generation + 1, live: only(document), shadow: Some(shadow) });
+        stage.policy = Some(Document { version: 1, live: only(document), shadow: Some(shadow) });
         stage.push();
         stage.envoy.pass(10);
-        let exchanges: Vec<_> = (0..20).map(|prompt| stage.prompt(prompt * 100..prompt * 100 + 160)).collect();
-        exchanges.iter().for_each(|exchange| drop(stage.finish(0, exchange)));
+        for round in 0..ROUNDS {
+            let (session, worker) = (format!("s{}", round % 5), target(1 + (round % 3) as u16).endpoint);
+            let headers = [("x-session", session.as_bytes()), ("x-worker", worker.as_bytes())];
+            let exchange = send(&mut stage, &headers, round * 100..round * 100 + 160);
+            stage.finish(0, &exchange);
+        }
+        let counted = (stage.envoy.count("shadow.evaluated"), stage.envoy.count("shadow.agreed"));
+        assert_eq!(counted, (ROUNDS.into(), ROUNDS.into()), "{mode:?}");
         stage.envoy.pass(200);
         stage.threads[0].tick();
-        decisions.extend(stage.push().decisions);
+        let decisions = stage.push().decisions;
+        assert_eq!(decisions.len(), if routed { ROUNDS as usize } else { 0 }, "{mode:?}");
+        assert!(decisions.iter().all(|decision| decision.shadow.unwrap().target == Some(decision.target)), "{mode:?}");
     }
-    assert_eq!((stage.envoy.count("shadow.evaluated"), stage.envoy.count("shadow.agreed")), (100, 100));
-    assert_eq!(decisions.len(), 100);
-    assert!(decisions.iter().all(|decision| decision.shadow.unwrap().target == Some(decision.target)));
+}
+
+/// A policy that leaves everything to Envoy can be compared with one that would not.
+#[test]
+fn a_shadow_looks_at_what_is_passed_on_too() {
+    let mut stage = Stage::new();
+    let shadow = Shadow { sample_per_million: 1_000_000, rules: only(policy("cache", Mode::Kv)) };
+    stage.policy = Some(Document { version: 1, live: only(policy("out", Mode::Pass)), shadow: Some(shadow) });
+    stage.push();
+    stage.envoy.pass(10);
+    let exchange = stage.prompt(0..160);
+    assert_eq!(stage.unrouted(0, &exchange), "policy");
+    assert_eq!((stage.envoy.count("shadow.evaluated"), stage.envoy.count("shadow.agreed")), (1, 0));
 }
 
 #[test]

@@ -168,9 +168,9 @@ impl Host for FakeHost {
         });
     }
 
-    fn reply(&self, status: u32, _: &[(&str, &str)], body: &[u8]) {
+    fn reply(&self, status: u32, headers: &[(&str, &str)], body: &[u8]) {
         self.note("reply");
-        self.stream(|stream| stream.answer(status, body));
+        self.stream(|stream| stream.answer(status, headers, body));
     }
 
     fn call(&self, cluster: &str, headers: &[(&str, &str)], body: &[u8], timeout_ms: u32) -> Result<u32, HostError> {

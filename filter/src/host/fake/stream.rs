@@ -11,6 +11,8 @@ pub struct FakeStream {
     pub attributes: HashMap<String, Vec<u8>>,
     /// Answer given by the filter.
     pub reply: Option<(u32, Vec<u8>)>,
+    /// Headers of that answer.
+    pub reply_headers: Vec<(String, String)>,
     pub(super) request_headers: Vec<(String, Vec<u8>)>,
     pub(super) request_body: Vec<u8>,
     pub(super) response_headers: Option<Vec<(String, Vec<u8>)>>,
@@ -55,9 +57,10 @@ impl FakeStream {
         self.body_readable = false;
     }
 
-    pub(super) fn answer(&mut self, status: u32, body: &[u8]) {
+    pub(super) fn answer(&mut self, status: u32, headers: &[(&str, &str)], body: &[u8]) {
         assert!(!self.answered() && !self.released, "a request is answered that is no longer ours");
         self.reply = Some((status, body.to_vec()));
+        self.reply_headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     }
 
     pub(super) fn open_request_headers(&mut self) -> &mut Vec<(String, Vec<u8>)> {
