@@ -18,7 +18,7 @@ if [ -f "$2" ] && [ -f "$2.made-of" ] && [ "$(cat "$2.made-of")" = "$made_of" ];
 fi
 # Only what rustc's target emits, so that nothing gets in that Envoy's V8 might not take.
 features=(--enable-bulk-memory --enable-sign-ext --enable-nontrapping-float-to-int --enable-mutable-globals
-  --enable-multivalue --enable-reference-types)
+  --enable-multivalue --enable-reference-types --enable-simd)
 node "$optimizer" "${features[@]}" --remove-exports="${exports#,}" -O3 "${strip[@]}" --strip-producers "$1" -o "$2.part"
 mv "$2.part" "$2"
 printf '%s\n' "$made_of" >"$2.made-of"

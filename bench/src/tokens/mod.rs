@@ -29,6 +29,8 @@ pub struct Row {
     pub tokens: u64,
     /// The core.
     pub core: Duration,
+    /// Parsing and template of it, for chats.
+    pub before: Option<[Duration; 2]>,
     /// Its longest slice in any prompt.
     pub slice: Duration,
     /// The library, where it can do that work.
@@ -101,6 +103,7 @@ async fn unseen(bench: &Bench, text: &mut Text, tokens: usize, rounds: usize) ->
 /// The last of twenty turns, after the first nineteen: parsing, template, tokens and hashes.
 async fn next_turn(bench: &Bench, text: &mut Text, tokens: usize, budget: Duration) -> Result<Row> {
     let mut times = Times::default();
+    let (mut parse, mut template) = (Vec::new(), Vec::new());
     for _ in 0..9 {
         let mut messages: Vec<Value> = Vec::new();
         for turn in 0..TURNS - 1 {
@@ -109,9 +112,13 @@ async fn next_turn(bench: &Bench, text: &mut Text, tokens: usize, budget: Durati
         }
         bench.call("/core/chat", &chat(&messages)).await?;
         messages.push(json!({"role": "user", "content": text.take(tokens / TURNS)}));
-        times.add(&bench.call("/core/chat", &chat(&messages)).await?)?;
+        let answer = bench.call("/core/chat", &chat(&messages)).await?;
+        times.add(&answer)?;
+        parse.push(Duration::from_nanos(answer.number("parse")?));
+        template.push(Duration::from_nanos(answer.number("template")?));
     }
-    Ok(times.row(format!("next turn of a chat, {}K in {TURNS} turns", tokens / 1000), Some(budget)))
+    let row = times.row(format!("next turn of a chat, {}K in {TURNS} turns", tokens / 1000), Some(budget));
+    Ok(Row { before: Some([median(parse), median(template)]), ..row })
 }
 
 fn chat(messages: &[Value]) -> Vec<u8> {
@@ -181,7 +188,15 @@ impl Times {
     }
 
     fn row(self, work: String, budget: Option<Duration>) -> Row {
-        Row { work, tokens: self.tokens, core: median(self.all), slice: self.slice, reference: None, budget }
+        Row {
+            work,
+            tokens: self.tokens,
+            core: median(self.all),
+            before: None,
+            slice: self.slice,
+            reference: None,
+            budget,
+        }
     }
 }
 

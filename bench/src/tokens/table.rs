@@ -8,7 +8,7 @@ use super::Outcome;
 /// A table and a line on loading.
 pub fn render(outcome: &Outcome) -> String {
     let mut table = String::from(
-        "| work | tokens | core | ns/token | budget | longest slice | `tokenizers` in wasm | ratio |\n|---|---|---|---|---|---|---|---|\n",
+        "| work | tokens | core | of it parsing, template | ns/token | budget | longest slice | `tokenizers` in wasm | ratio |\n|---|---|---|---|---|---|---|---|---|\n",
     );
     for row in &outcome.rows {
         let budget = row.budget.map_or_else(|| "-".into(), millis);
@@ -16,10 +16,11 @@ pub fn render(outcome: &Outcome) -> String {
         let ratio = row
             .reference
             .map_or_else(|| "-".into(), |time| format!("{:.0}", time.as_secs_f64() / row.core.as_secs_f64()));
+        let before = row.before.map_or_else(|| "-".into(), |times| times.map(millis).join(", "));
         let each = row.core.as_nanos() / u128::from(row.tokens.max(1));
         let _infallible = writeln!(
             table,
-            "| {} | {} | **{}** | {each} | {budget} | {} | {reference} | {ratio} |",
+            "| {} | {} | **{}** | {before} | {each} | {budget} | {} | {reference} | {ratio} |",
             row.work,
             row.tokens,
             millis(row.core),

@@ -39,8 +39,13 @@ impl Core {
     pub(crate) fn chat(&mut self, body: &[u8]) -> Value {
         let began = Instant::now();
         let request = openai::parse(Endpoint::ChatCompletions, body).expect("a chat completion request");
+        let parse = began.elapsed();
         let preparation = self.prompter.begin(&request, self.plan, UnixMillis(0)).expect("a prompt");
-        self.finish(preparation, began)
+        let template = began.elapsed() - parse;
+        let mut answer = self.finish(preparation, began);
+        answer["parse"] = json!(nanos(parse));
+        answer["template"] = json!(nanos(template));
+        answer
     }
 
     pub(crate) fn ids(&mut self, text: &str) -> Value {

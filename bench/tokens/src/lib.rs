@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | `/core/load` | compiled tokenizer | `nanos`, `memory` |
 //! | `/core/text` | text | `nanos`, `longest` (slice), `tokens`, `memory` |
-//! | `/core/chat` | chat completion request | the same, parsing and template included |
+//! | `/core/chat` | chat completion request | the same, parsing and template included; `parse` and `template` of it |
 //! | `/core/ids` | text | `ids` |
 //! | `/reference/load` | `tokenizer.json` | `nanos`, `memory` |
 //! | `/reference/text` | text | `nanos`, `tokens`, `memory` |

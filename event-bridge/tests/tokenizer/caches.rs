@@ -112,11 +112,11 @@ fn caches_and_slices_change_nothing() {
     check("llama2", ["<s>", "</s>"]);
 }
 
-/// Beginnings of 16 KiB are leapt over. Whatever follows one must not have changed how it is tokenized: an added token that began before
+/// Beginnings of 8 KiB are leapt over. Whatever follows one must not have changed how it is tokenized: an added token that began before
 /// its end, or one that takes white space reaching back over its end.
 #[test]
 fn what_follows_a_known_beginning_changes_nothing() {
-    const LEAP: usize = 16 << 10;
+    const LEAP: usize = 8 << 10;
     let stripping = |text: &str| text.replace("\"lstrip\": false", "\"lstrip\": true");
     for change in [str::to_owned as fn(&str) -> String, stripping] {
         let mut files = files("qwen2_5");
@@ -126,7 +126,7 @@ fn what_follows_a_known_beginning_changes_nothing() {
         let mut cached = prompter(compiled, 8 << 20);
         let words = "Some words, 12 of them, in lines of\ntheir own, over and over again. ".repeat(LEAP);
         for end in ["", "<|im_e", "<|im_end|", " ", "\n \t\n"] {
-            for blank in [0, 100, 511, 512, 600, 2000, 9000, 16_000] {
+            for blank in [0, 100, 511, 512, 600, 2000, 5000, 8000] {
                 let kept = LEAP - blank - end.len();
                 let known = format!("{}{}{end}", &words[..kept], " ".repeat(blank));
                 for tail in ["", "x", "nd|>x", "|>x", ">x", "<|im_end|>x", "   <|im_end|>", "\n<|im_end|>", "    "] {

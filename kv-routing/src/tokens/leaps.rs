@@ -3,6 +3,9 @@
 use super::cache::{Checkpoint, LEAP, Landing, LeapCache, MARGIN, PrefixCache, PrefixKey};
 use crate::block::ChainHasher;
 
+/// Landings lie in the last so many bytes of their key's text: more than any group of items has, as late as that allows.
+const LATEST: usize = 3 << 10;
+
 /// Where a leap has come to: offset, key of the group that ends there, and whether a stretch goes on.
 pub(crate) type Landed = (usize, PrefixKey, bool);
 
@@ -55,7 +58,7 @@ impl Leaps {
         (at, group, in_stretch): Landed,
     ) {
         let end = self.end + LEAP;
-        if !self.on || at < end - LEAP / 2 {
+        if !self.on || at < end - LATEST {
             return;
         }
         let Some(known) = text.get(..end).filter(|_| at + MARGIN <= end) else {

@@ -72,7 +72,7 @@ impl Conversation {
         cursor.object(&mut |cursor, key| -> Result<(), BodyError> {
             match &*key {
                 "role" => role = cursor.optional_text(FIELD)?,
-                "content" if cursor.peek()? == Kind::String => text = Some(Value::from(cursor.string()?)),
+                "content" if cursor.peek()? == Kind::String => text = Some(cursor.string_value()?),
                 "content" => blocks = read_blocks(cursor)?,
                 _ => cursor.skip()?,
             }

@@ -29,7 +29,7 @@ const MEDIA: [&str; 12] = [
 pub(super) fn read(cursor: &mut Cursor<'_>, media: &mut bool) -> Result<Content, BodyError> {
     cursor.keep()?;
     match cursor.peek()? {
-        Kind::String => Ok(Content::Text(Value::from(cursor.string()?))),
+        Kind::String => Ok(Content::Text(cursor.string_value()?)),
         Kind::Null => {
             cursor.null()?;
             Ok(Content::Absent)
@@ -54,7 +54,7 @@ fn part(cursor: &mut Cursor<'_>) -> Result<Part, BodyError> {
     match cursor.peek()? {
         Kind::String => {
             fields.set("type", "text");
-            fields.set("text", Value::from(cursor.string()?));
+            fields.set("text", cursor.string_value()?);
             return Ok(Part { fields: fields.build(), media: None });
         }
         Kind::Object => {}

@@ -61,7 +61,7 @@ impl Fields<'_> {
     fn input(&mut self, cursor: &mut Cursor<'_>) -> Result<(), BodyError> {
         self.conversation = Conversation::default();
         match cursor.peek()? {
-            Kind::String => self.conversation.push(plain("user", Content::Text(Value::from(cursor.string()?)))),
+            Kind::String => self.conversation.push(plain("user", Content::Text(cursor.string_value()?))),
             Kind::Array => self.conversation.read(cursor)?,
             _ => return Err(BodyError::field(FIELD, "must be text or a list of items")),
         }

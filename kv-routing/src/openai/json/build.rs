@@ -26,7 +26,7 @@ impl Cursor<'_> {
                 })?;
                 List::value(items)
             }
-            Kind::String => Value::from(self.string()?),
+            Kind::String => self.string_value()?,
             Kind::Number => match self.number()? {
                 Number::Int(value) => i64::try_from(value).map_or_else(|_| Value::from(value), Value::from),
                 Number::Float(value) => Float::value(value),

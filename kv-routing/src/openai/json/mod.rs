@@ -8,6 +8,7 @@ mod build;
 mod members;
 mod number;
 mod skip;
+mod stretch;
 mod string;
 
 #[cfg(test)]
@@ -96,15 +97,17 @@ pub(crate) struct Cursor<'a> {
     at: usize,
     depth: u16,
     kept: u32,
+    /// The last string that had escapes, without them; kept for its memory.
+    unescaped: String,
 }
 
 impl<'a> Cursor<'a> {
     /// Starts at the first byte of `body`. A byte order mark is skipped, as Python does.
     pub(crate) fn new(body: &'a [u8]) -> Result<Self, JsonError> {
-        let text = std::str::from_utf8(body)
+        let text = simdutf8::compat::from_utf8(body)
             .map_err(|error| JsonError { at: error.valid_up_to(), problem: JsonProblem::Utf8 })?;
         let at = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
-        Ok(Self { text, at, depth: 0, kept: 0 })
+        Ok(Self { text, at, depth: 0, kept: 0, unescaped: String::new() })
     }
 
     pub(crate) fn fail<T>(&self, problem: JsonProblem) -> Result<T, JsonError> {

@@ -1,40 +1,38 @@
-//! Strings: found eight bytes at a time, borrowed when they have no escapes.
+//! Strings: searched many bytes at a time, borrowed when they have no escapes.
 
 use std::borrow::Cow;
 
+use minijinja::Value;
+
+use super::stretch::{WIDE, first_special, plain_len};
 use super::{Cursor, JsonError, JsonProblem};
 
-const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
-const TOPS: u64 = u64::from_ne_bytes([0x80; 8]);
-
-/// High bits of the bytes of `word` that end a plain stretch: `"`, `\` and control characters. The lowest one set is
-/// exact; those above it need not be, since a borrow may have run through them.
-#[inline]
-fn special_bytes(word: u64) -> u64 {
-    let quote = word ^ (ONES * 0x22);
-    let backslash = word ^ (ONES * 0x5c);
-    let zero = |x: u64| x.wrapping_sub(ONES) & !x;
-    let control = word.wrapping_sub(ONES * 0x20) & !word;
-    (zero(quote) | zero(backslash) | control) & TOPS
-}
-
-/// Length of the stretch at the start of `bytes` without `"`, `\` and control characters.
-#[inline]
-pub(super) fn plain_len(bytes: &[u8]) -> usize {
-    let (words, tail) = bytes.as_chunks::<8>();
-    for (index, word) in words.iter().enumerate() {
-        let found = special_bytes(u64::from_le_bytes(*word));
-        if found != 0 {
-            return index * 8 + (found.trailing_zeros() / 8) as usize;
-        }
-    }
-    let special = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..0x20);
-    words.len() * 8 + tail.iter().position(special).unwrap_or(tail.len())
+/// A string that was read.
+enum Read<'a> {
+    /// As it is in the body.
+    Plain(&'a str),
+    /// Without its escapes, in the cursor.
+    Unescaped,
 }
 
 impl<'a> Cursor<'a> {
     /// Reads a string.
     pub(crate) fn string(&mut self) -> Result<Cow<'a, str>, JsonError> {
+        Ok(match self.read_string()? {
+            Read::Plain(plain) => Cow::Borrowed(plain),
+            Read::Unescaped => Cow::Owned(std::mem::take(&mut self.unescaped)),
+        })
+    }
+
+    /// Reads a string that a template may see.
+    pub(crate) fn string_value(&mut self) -> Result<Value, JsonError> {
+        Ok(match self.read_string()? {
+            Read::Plain(plain) => Value::from(plain),
+            Read::Unescaped => Value::from(self.unescaped.as_str()),
+        })
+    }
+
+    fn read_string(&mut self) -> Result<Read<'a>, JsonError> {
         self.expect(b'"')?;
         let start = self.at;
         self.at += plain_len(self.rest());
@@ -42,23 +40,25 @@ impl<'a> Cursor<'a> {
         match self.byte() {
             Some(b'"') => {
                 self.at += 1;
-                Ok(Cow::Borrowed(plain))
+                Ok(Read::Plain(plain))
             }
-            Some(b'\\') => self.escaped(plain).map(Cow::Owned),
+            Some(b'\\') => self.unescape(plain),
             Some(_) => self.fail(JsonProblem::Control),
             None => self.fail(JsonProblem::End),
         }
     }
 
     /// Reads the rest of a string that has escapes; `plain` is what was before the first one.
-    fn escaped(&mut self, plain: &str) -> Result<String, JsonError> {
-        let mut out = String::with_capacity(plain.len() * 2 + 16);
+    fn unescape(&mut self, plain: &str) -> Result<Read<'a>, JsonError> {
+        let mut out = std::mem::take(&mut self.unescaped);
+        out.clear();
         out.push_str(plain);
         loop {
             match self.byte() {
                 Some(b'"') => {
                     self.at += 1;
-                    return Ok(out);
+                    self.unescaped = out;
+                    return Ok(Read::Unescaped);
                 }
                 Some(b'\\') => {
                     self.at += 1;
@@ -67,10 +67,29 @@ impl<'a> Cursor<'a> {
                 Some(_) => return self.fail(JsonProblem::Control),
                 None => return self.fail(JsonProblem::End),
             }
-            let start = self.at;
-            self.at += plain_len(self.rest());
-            out.push_str(self.text.get(start..self.at).unwrap_or_default());
+            self.copy_plain(&mut out);
         }
+    }
+
+    /// Takes the text up to the next special byte. Stretches are short in code, which has an escape in every line, so a vector of
+    /// bytes is copied and what was too much cut off again: a copy of known length needs no call.
+    #[inline]
+    fn copy_plain(&mut self, out: &mut String) {
+        while let Some(chunk) = self.rest().first_chunk::<WIDE>()
+            && let Some(text) = self.text.get(self.at..self.at + WIDE)
+        {
+            let plain = first_special(chunk);
+            out.push_str(text);
+            self.at += plain;
+            if plain < WIDE {
+                out.truncate(out.len() - (WIDE - plain));
+                return;
+            }
+        }
+        // At the end of the body, or a character lies across the end of the chunk.
+        let start = self.at;
+        self.at += plain_len(self.rest());
+        out.push_str(self.text.get(start..self.at).unwrap_or_default());
     }
 
     /// The character of the escape behind a backslash.

@@ -53,7 +53,7 @@ fn specials_are_found_at_every_offset() {
             for filler in ['a', ' ', '!', '#', ']', '[', '\u{7f}', 'é'] {
                 let text: String = std::iter::repeat_n(filler, before).chain([special, filler]).collect();
                 let expected = filler.len_utf8() * before;
-                assert_eq!(super::string::plain_len(text.as_bytes()), expected, "{text:?}");
+                assert_eq!(super::stretch::plain_len(text.as_bytes()), expected, "{text:?}");
             }
         }
     }

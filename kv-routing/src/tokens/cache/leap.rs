@@ -9,7 +9,7 @@ use super::clock::Clock;
 use super::prefix::{Checkpoint, PrefixKey};
 
 /// Bytes of text from one key to the next.
-pub(crate) const LEAP: usize = 16 << 10;
+pub(crate) const LEAP: usize = 8 << 10;
 /// A landing lies at least this many bytes before the end of its key's text, which is more than an added token has.
 pub(crate) const MARGIN: usize = 512;
 

@@ -19,7 +19,7 @@ pub(crate) use word::WordCache;
 /// What the caches of one [`Prompter`](super::Prompter) have done since it was loaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStats {
-    /// Leaps; each stands for 16 KiB of text that was only hashed.
+    /// Leaps; each stands for 8 KiB of text that was only hashed.
     pub leaps: u64,
     /// Checkpoints found; each stands for a kilobyte or more of text that was only hashed.
     pub prefix_hits: u64,

@@ -1,48 +1,17 @@
-//! What is changed in a template's source before it compiles.
-
-use std::borrow::Cow;
+//! Slices with a step.
 
 use minijinja::machinery::ast::{Expr, Slice};
 
-use super::analysis::{Node, tree, walk};
-use super::error::TemplateError;
+use super::edit::{Edit, edited, first_offset};
+use crate::tokens::template::analysis::{Node, tree, walk};
+use crate::tokens::template::error::TemplateError;
 
-/// Function that stands for slices with a step; see [`super::slice`].
-pub(super) const SLICE: &str = "__slice";
-
-/// The source to compile.
-pub(super) fn prepare(source: &str) -> Result<String, TemplateError> {
-    let scoped = plain_scopes(source);
-    stepped_slices_called(&scoped)
-}
-
-/// Turns `{% generation %}` blocks, which only mark the assistant's text for training, into plain scopes.
-pub(super) fn plain_scopes(source: &str) -> Cow<'_, str> {
-    if !source.contains("generation") {
-        return Cow::Borrowed(source);
-    }
-    let mut out = String::with_capacity(source.len());
-    let mut rest = source;
-    while let Some(at) = rest.find("{%") {
-        let (before, tag) = rest.split_at(at);
-        out.push_str(before);
-        let end = tag.find("%}").map_or(tag.len(), |end| end + 2);
-        let (tag, after) = tag.split_at(end);
-        let name = tag.trim_start_matches("{%").trim_start_matches(['-', '+']).trim_end_matches("%}");
-        match name.trim_end_matches(['-', '+']).trim() {
-            "generation" => out.push_str(&tag.replacen("generation", "with", 1)),
-            "endgeneration" => out.push_str(&tag.replacen("endgeneration", "endwith", 1)),
-            _ => out.push_str(tag),
-        }
-        rest = after;
-    }
-    out.push_str(rest);
-    Cow::Owned(out)
-}
+/// Function that stands for slices with a step; see [`slice`](crate::tokens::template::slice).
+pub(in crate::tokens::template) const SLICE: &str = "__slice";
 
 /// Replaces `x[a:b:c]` by a function call, unless the step is a positive constant: minijinja's own slicing backwards
 /// panics on an empty value.
-fn stepped_slices_called(source: &str) -> Result<String, TemplateError> {
+pub(super) fn stepped_slices_called(source: &str) -> Result<String, TemplateError> {
     let root = tree(source)?;
     let mut edits: Vec<Edit> = Vec::new();
     let mut odd = None;
@@ -66,35 +35,7 @@ fn stepped_slices_called(source: &str) -> Result<String, TemplateError> {
     if let Some(line) = odd {
         return Err(TemplateError::Unsupported { what: "a slice this renderer cannot take apart".to_owned(), line });
     }
-    edits.sort_by_key(|edit| edit.at);
-    let mut out = String::with_capacity(source.len() + edits.len() * 16);
-    let mut from = 0;
-    for edit in &edits {
-        out.push_str(source.get(from..edit.at).unwrap_or_default());
-        out.push_str(&edit.text);
-        from = edit.at + edit.dropped;
-    }
-    out.push_str(source.get(from..).unwrap_or_default());
-    Ok(out)
-}
-
-/// Text put in at a place, and how many bytes there it replaces.
-struct Edit {
-    at: usize,
-    dropped: usize,
-    text: String,
-}
-
-/// Where an expression begins.
-fn first_offset(expr: &Expr<'_>) -> u32 {
-    let inner = match expr {
-        Expr::GetAttr(node) => first_offset(&node.expr),
-        Expr::GetItem(node) => first_offset(&node.expr),
-        Expr::Slice(node) => first_offset(&node.expr),
-        Expr::Call(node) => first_offset(&node.expr),
-        _ => u32::MAX,
-    };
-    expr.span().start_offset.min(inner)
+    Ok(edited(source, edits))
 }
 
 fn call_edits(source: &str, slice: &Slice<'_>, start: usize, end: usize) -> Option<[Edit; 2]> {
@@ -132,14 +73,9 @@ fn parts(inside: &str) -> Option<[&str; 3]> {
     Some([inside.get(..first)?, inside.get(first + 1..second)?, inside.get(second + 1..)?])
 }
 
-/// Whether a template has `{% generation %}` blocks.
-pub(super) fn marks_generation(source: &str) -> bool {
-    plain_scopes(source) != source
-}
-
 #[cfg(test)]
 mod tests {
-    use super::prepare;
+    use super::stepped_slices_called;
 
     #[test]
     fn slices_with_a_step_become_calls_wherever_they_stand() {
@@ -157,13 +93,7 @@ mod tests {
             ),
             ("é{{ x[y[':']:{'a:': 1}['a:']:-1] }}", "é{{ __slice(x, y[':'], {'a:': 1}['a:'], -1) }}"),
         ] {
-            assert_eq!(prepare(source).expect(source), expected);
+            assert_eq!(stepped_slices_called(source).expect(source), expected);
         }
-    }
-
-    #[test]
-    fn generation_blocks_become_scopes() {
-        let source = "{%- generation -%}generation{% endgeneration %}{% if generation %}{% endif %}";
-        assert_eq!(prepare(source).expect(source), "{%- with -%}generation{% endwith %}{% if generation %}{% endif %}");
     }
 }
