@@ -114,6 +114,18 @@ fn simulate_puts_every_mode_side_by_side() {
     for other in ["least_loaded", "round_robin", "random", "power_of_two", "pass"] {
         assert!(ttft("kv") < ttft(other), "kv {} ms, {other} {} ms", ttft("kv"), ttft(other));
     }
+    let policies = told["policies"].as_array().unwrap();
+    assert_eq!(policies.len(), 9, "every mode has a row");
+    for mode in ["prefix_hash", "session"] {
+        assert_eq!(report(mode)["served"], 12_031);
+    }
+    assert_ne!(report("session"), report("kv"), "conversations stay where they began");
+    let direct = policies.iter().find(|policy| policy["policy"] == "direct").unwrap();
+    assert!(direct["not_applicable"].as_str().unwrap().contains("names no `worker`"), "{direct}");
+
+    let output = program().args(["simulate", "--trace", trace, "--modes"]).output().unwrap();
+    let table = text(&output.stdout);
+    assert!(table.contains("direct        -") && table.contains("direct: not applicable"), "{table}");
 }
 
 #[test]

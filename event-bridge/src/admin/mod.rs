@@ -19,6 +19,7 @@ mod health;
 mod index;
 mod policy;
 mod reply;
+mod running;
 mod state;
 mod tokenize;
 mod workers;

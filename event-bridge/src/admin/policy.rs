@@ -3,10 +3,13 @@
 //! | call | effect |
 //! |---|---|
 //! | `GET /policy` | the document in force, the shadow and how it does, the watched file, and which Envoy threads run it |
-//! | `PUT /policy` | puts the body in force; `?dry_run=true` only checks it; `?wait_ms=N` waits until every thread runs it |
+//! | `PUT /policy` | puts the body in force; `?dry_run=true` only checks it; `?wait_ms=N` waits while a thread is known to run another |
 //! | `POST /policy/rollback` | goes back to the one before, or to `?version=N` |
 //! | `GET /policy/history` | the last 16, newest first; `GET /policy/history/N` the text of one |
 //! | `PUT /policy/shadow?sample=0.1` | evaluates the body for a share of the requests, without effect; `DELETE` ends that |
+//!
+//! `everywhere` is true when every thread of every Envoy has said that it runs the document; of each Envoy, `policy` is `running`,
+//! `pending` (it holds or runs another one), `unknown` (no thread has routed yet, or another bridge supplies it) or `unreachable`.
 //!
 //! A refused document is answered 422 with the JSON pointer of each problem. Who makes a change is told by header
 //! `x-policy-author`.
@@ -24,10 +27,10 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::reply::{Reply, error, ok};
+use super::running::{everywhere, is_pending, shown};
 use super::state::AdminState;
 use crate::policy::{Entry, Refused, TallySummary};
 use crate::pool::{Member, PoolGone, PoolSnapshot};
-use crate::publish::{EnvoyStatus, LinkState};
 
 /// Longest wait for Envoy threads.
 const MAX_WAIT: Duration = Duration::from_secs(30);
@@ -80,7 +83,7 @@ pub(super) async fn show(State(state): State<AdminState>) -> Result<Reply, PoolG
             "refused": file.refused.map(|Refused(problems)| problems),
             "unreadable": file.unreadable,
         },
-        "envoys": running(&state.envoys(), published),
+        "envoys": shown(&state.envoys(), published),
     })))
 }
 
@@ -161,52 +164,22 @@ fn refused(Refused(problems): Refused) -> Reply {
     (StatusCode::UNPROCESSABLE_ENTITY, Json(json!({ "error": message, "problems": problems })))
 }
 
+/// The answer to a change, when nothing more can be learned of who runs it or the wait is over.
 async fn in_force(state: &AdminState, entry: &Entry, wait_ms: Option<u64>) -> Reply {
-    let published = state.policies().read(|desk| desk.document().map_or(0, |document| document.version));
     let deadline = Instant::now() + wait_ms.map(Duration::from_millis).unwrap_or_default().min(MAX_WAIT);
     loop {
+        // Should a document follow this one meanwhile, that is the one to wait for.
+        let published = state.policies().read(|desk| desk.document().map_or(0, |document| document.version));
         let envoys = state.envoys();
-        if everywhere(&envoys, published) || Instant::now() >= deadline {
+        if !is_pending(&envoys, published) || Instant::now() >= deadline {
             return ok(json!({
                 "in_force": entry,
                 "everywhere": everywhere(&envoys, published),
-                "envoys": running(&envoys, published),
+                "envoys": shown(&envoys, published),
             }));
         }
         sleep(LOOK_EVERY).await;
     }
-}
-
-/// Threads that have routed before, and those of them that route by `version`. Others read the document at their first request.
-fn threads(envoy: &EnvoyStatus, version: u64) -> (usize, usize) {
-    let running = envoy.load_rows.iter().filter(|(_, row)| row.policy_version >= version).count();
-    (envoy.load_rows.len(), running)
-}
-
-/// Whether every thread of every Envoy that can be reached routes by `version`.
-fn everywhere(envoys: &[EnvoyStatus], version: u64) -> bool {
-    envoys.iter().all(|envoy| match envoy.state {
-        LinkState::InSync => {
-            let (all, running) = threads(envoy, version);
-            envoy.policy >= version && all == running
-        }
-        LinkState::Waiting | LinkState::Filling => false,
-        LinkState::Unreachable | LinkState::Superseded => true,
-    })
-}
-
-fn running(envoys: &[EnvoyStatus], version: u64) -> Vec<Value> {
-    let envoy = |envoy: &EnvoyStatus| {
-        let (all, running) = threads(envoy, version);
-        json!({
-            "name": envoy.name,
-            "state": envoy.state.as_str(),
-            "holds": envoy.policy,
-            "threads": all,
-            "threads_running": running,
-        })
-    };
-    envoys.iter().map(envoy).collect()
 }
 
 fn with_text(mut value: Value, text: &[u8]) -> Value {

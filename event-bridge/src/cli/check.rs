@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use kv_routing::wire::Role;
 
 use super::model::Model;
 use super::{CliError, out};
@@ -58,7 +59,7 @@ impl Report {
     fn config(&mut self, config: &Config) {
         let Config { envoys, admin, log, push, policy_file, warm_start, pools } = config;
         self.line(0, &format!("admin server on http://{}", admin.listen));
-        self.line(0, &format!("log filter {}, {:?} lines", log.filter, log.format));
+        self.line(0, &format!("log filter {}, {} lines", log.filter, log.format.as_str()));
         let (interval, heartbeat) = (push.interval.as_millis(), push.heartbeat.as_millis());
         self.line(0, &format!("pushes at most every {interval} ms, heartbeat every {heartbeat} ms"));
         match warm_start {
@@ -180,7 +181,7 @@ impl Report {
         }
         for worker in workers {
             let draining = if worker.drain { ", draining" } else { "" };
-            self.line(2, &format!("worker {} ({:?}{draining})", worker.address, worker.role));
+            self.line(2, &format!("worker {} ({}{draining})", worker.address, role(worker.role)));
             for rank in &worker.ranks {
                 let name = rank.rank.map(|rank| format!("rank {rank}: ")).unwrap_or_default();
                 let events = match &rank.events {
@@ -196,6 +197,14 @@ impl Report {
                 self.line(4, &format!("{name}{events}"));
             }
         }
+    }
+}
+
+fn role(role: Role) -> &'static str {
+    match role {
+        Role::Both => "prefill and decode",
+        Role::Prefill => "prefill only",
+        Role::Decode => "decode only",
     }
 }
 
@@ -224,7 +233,10 @@ mod tests {
         let after = report(&path);
         assert_eq!(after.problems, 1, "{}", after.text);
         assert!(after.text.contains("tokenizer.json"), "an empty model directory is of no use: {}", after.text);
-        for part in ["worker 10.0.0.1:80 (Both, draining)", "rank 1: events from tcp://10.0.0.1:5558, replay none"] {
+        for part in [
+            "worker 10.0.0.1:80 (prefill and decode, draining)",
+            "rank 1: events from tcp://10.0.0.1:5558, replay none",
+        ] {
             assert!(after.text.contains(part), "{part} missing in {}", after.text);
         }
     }

@@ -26,8 +26,13 @@ pub enum CliError {
         refused: Refused,
     },
     /// It was waited for longer than asked.
-    #[error("the document is in force, but not every Envoy thread runs it yet")]
-    NotEverywhere,
+    #[error("the document is in force, but not everywhere: {}", lagging(pending, unreachable))]
+    NotEverywhere {
+        /// Envoys with threads that run another one.
+        pending: Vec<String>,
+        /// Envoys that cannot be asked.
+        unreachable: Vec<String>,
+    },
     /// The bridge cannot start.
     #[error(transparent)]
     Start(#[from] StartError),
@@ -101,7 +106,7 @@ impl CliError {
             Self::Config(_) | Self::Policy { .. } => 3,
             Self::Difference(_) => 4,
             Self::Start(_)
-            | Self::NotEverywhere
+            | Self::NotEverywhere { .. }
             | Self::Unusable(_)
             | Self::Admin(_)
             | Self::Answer(_)
@@ -116,4 +121,11 @@ impl CliError {
             | Self::System { .. } => 1,
         }
     }
+}
+
+/// Who does not run a document, in words.
+fn lagging(pending: &[String], unreachable: &[String]) -> String {
+    let group = |names: &[String], what: &str| (!names.is_empty()).then(|| format!("{} {what}", names.join(", ")));
+    let groups = [group(pending, "still run another one"), group(unreachable, "cannot be reached")];
+    groups.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }

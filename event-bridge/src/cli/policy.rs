@@ -96,7 +96,7 @@ struct ChangeArgs {
     /// Name in the history.
     #[arg(long, value_name = "NAME")]
     author: Option<String>,
-    /// Seconds to wait until every Envoy thread runs it; failing that is exit code 1.
+    /// Seconds to wait while an Envoy thread is known to run another one; that, and an Envoy that cannot be reached, is exit code 1.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(0..=30))]
     wait: Option<u64>,
 }
@@ -160,9 +160,26 @@ impl ChangeArgs {
         let text = format!("version {} is in force, hash {}\n", word(in_force, "version"), word(in_force, "hash"));
         let envoys = out::table(&envoys(&answer), out::colour());
         out::print(&format!("{text}{}{envoys}", warnings(in_force)))?;
-        let everywhere = answer.get("everywhere").and_then(Value::as_bool).unwrap_or(false);
-        if everywhere || self.wait.is_none() { Ok(()) } else { Err(CliError::NotEverywhere) }
+        match self.wait {
+            Some(_) => effective(&answer),
+            None => Ok(()),
+        }
     }
+}
+
+/// Whether nothing else is known to be run. Threads that have not routed yet are no failure: they begin with this document.
+fn effective(answer: &Value) -> Result<(), CliError> {
+    let (pending, unreachable) = (named(answer, "pending"), named(answer, "unreachable"));
+    if pending.is_empty() && unreachable.is_empty() {
+        return Ok(());
+    }
+    Err(CliError::NotEverywhere { pending, unreachable })
+}
+
+/// Names of the Envoys in such a state.
+fn named(answer: &Value, state: &str) -> Vec<String> {
+    let envoys = list(answer, "envoys").filter(|envoy| word(envoy, "policy") == state);
+    envoys.map(|envoy| word(envoy, "name")).collect()
 }
 
 /// The answer, unless the document was refused.
@@ -212,8 +229,9 @@ fn shadow(args: &ShadowArgs) -> Result<(), CliError> {
     let body = input::read(file)?;
     let call = Call { method: Method::PUT, headers: args.change.headers(), body, ..Call::get(&path) };
     let answer = accepted(args.change.admin.call(call)?, Some(file))?;
-    let hash = word(answer.get("shadow").unwrap_or(&Value::Null), "hash");
-    out::print(&format!("shadow loaded, hash {hash}; `event-bridge policy show` tells how it does\n"))
+    let loaded = answer.get("shadow").unwrap_or(&Value::Null);
+    let (hash, warnings) = (word(loaded, "hash"), warnings(loaded));
+    out::print(&format!("{warnings}shadow loaded, hash {hash}; `event-bridge policy show` tells how it does\n"))
 }
 
 fn show(args: &ShowArgs) -> Result<(), CliError> {
@@ -263,18 +281,21 @@ fn file(file: &Value) -> String {
 }
 
 fn envoys(answer: &Value) -> Vec<Vec<Cell>> {
-    let mut rows = vec![["ENVOY", "STATE", "HOLDS", "THREADS", "RUNNING IT"].map(Cell::from).to_vec()];
+    let mut rows = vec![["ENVOY", "STATE", "HOLDS", "THREADS", "RUNNING IT", "POLICY"].map(Cell::from).to_vec()];
     rows.extend(list(answer, "envoys").map(|envoy| {
         let (all, running) = (word(envoy, "threads"), word(envoy, "threads_running"));
         let state = word(envoy, "state");
         let state_tone = if state == "in_sync" { Tone::Good } else { Tone::Doubtful };
         let tone = if all == running { Tone::Good } else { Tone::Doubtful };
+        let policy = word(envoy, "policy");
+        let policy_tone = if policy == "running" { Tone::Good } else { Tone::Doubtful };
         vec![
             word(envoy, "name").into(),
             Cell::new(state, state_tone),
             word(envoy, "holds").into(),
             all.into(),
             Cell::new(running, tone),
+            Cell::new(policy, policy_tone),
         ]
     }));
     rows
@@ -345,6 +366,21 @@ mod tests {
         assert_eq!(error.exit_code(), 3);
         let gone = accepted((StatusCode::NOT_FOUND, json!({"error": "nothing to go back to"})), None).unwrap_err();
         assert!(gone.to_string().contains("nothing to go back to") && gone.exit_code() == 1);
+    }
+
+    #[test]
+    fn envoys_that_run_something_else_or_cannot_be_asked_are_named() {
+        let answer = |states: &[&str]| {
+            let envoys =
+                (0..).zip(states).map(|(number, state)| json!({"name": format!("e{number}"), "policy": state}));
+            json!({"envoys": envoys.collect::<Vec<_>>()})
+        };
+        assert!(effective(&answer(&["running", "unknown"])).is_ok());
+        let error = effective(&answer(&["running", "pending", "unreachable", "pending"])).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("e1, e3 still run another") && text.contains("e2 cannot be reached"), "{text}");
+        assert_eq!(error.exit_code(), 1);
+        assert!(!effective(&answer(&["unreachable"])).unwrap_err().to_string().contains("another"));
     }
 
     #[test]

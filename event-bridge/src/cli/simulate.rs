@@ -5,8 +5,8 @@ use std::io::{self, IsTerminal, Write as _};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use kv_routing::policy::document::{Mode, Policy, RuleSet};
-use serde_json::json;
+use kv_routing::policy::document::{Mode, Policy, RuleSet, SessionKey};
+use serde_json::{Value, json};
 
 use super::CliError;
 use super::out::{self, Cell};
@@ -29,7 +29,8 @@ pub(super) struct SimulateArgs {
     /// Policy document evaluated beside each of the others, without effect.
     #[arg(long, value_name = "FILE")]
     shadow: Option<PathBuf>,
-    /// Also every mode that needs nothing of the caller, with default settings.
+    /// Also every mode, with default settings. Sessions are the conversations that the trace names by `session_id`, or else prompts
+    /// that begin with the latest prompt of an earlier one. Mode `direct` needs a trace that names a `worker` (from 0) for each request.
     #[arg(long)]
     modes: bool,
     /// Number of engines.
@@ -82,19 +83,43 @@ pub(super) fn run(args: &SimulateArgs) -> Result<(), CliError> {
         cache_tokens: args.cache_tokens,
     };
     let setup = Setup { engines: args.engines, model, seed: args.seed };
-    let reports: Vec<(String, Report)> = rule_sets
-        .into_iter()
-        .map(|(name, rules)| {
-            let report =
-                simulate(&arrivals, &rules, shadow.as_ref(), &setup, |done| progress(&name, done, arrivals.len()));
-            (name, report)
-        })
-        .collect();
-    if args.json {
-        let reports: Vec<_> = reports.iter().map(|(name, report)| json!({"policy": name, "report": report})).collect();
-        return out::print(&format!("{:#}\n", json!({"requests": arrivals.len(), "policies": reports})));
+    let names_workers = arrivals.iter().any(|arrival| arrival.worker.is_some());
+    let mut rows = Vec::new();
+    for (name, rules) in rule_sets {
+        let told = |done| progress(&name, done, arrivals.len());
+        let found = match needs_workers(&rules) && !names_workers {
+            true => Err(NO_WORKERS),
+            false => Ok(simulate(&arrivals, &rules, shadow.as_ref(), &setup, told)),
+        };
+        rows.push((name, found));
     }
-    out::print(&out::table(&rows(&reports), out::colour()))
+    if args.json {
+        let policies: Vec<Value> = rows.iter().map(|(name, found)| as_json(name, found)).collect();
+        return out::print(&format!("{:#}\n", json!({"requests": arrivals.len(), "policies": policies})));
+    }
+    out::print(&format!("{}{}", out::table(&table(&rows), out::colour()), notes(&rows)))
+}
+
+/// Figures of a policy, or why there are none.
+type Found = Result<Report, &'static str>;
+
+const NO_WORKERS: &str = "not applicable: the trace names no `worker`";
+
+/// Whether all that these rules can do is to obey the caller.
+fn needs_workers(rules: &RuleSet) -> bool {
+    rules.policies.iter().all(|policy| matches!(policy.mode, Mode::Direct { .. }))
+}
+
+fn as_json(name: &str, found: &Found) -> Value {
+    match found {
+        Ok(report) => json!({"policy": name, "report": report}),
+        Err(why) => json!({"policy": name, "not_applicable": why}),
+    }
+}
+
+/// Lines under the table.
+fn notes(rows: &[(String, Found)]) -> String {
+    rows.iter().filter_map(|(name, found)| Some(format!("{name}: {}\n", found.as_ref().err()?))).collect()
 }
 
 fn rule_sets(args: &SimulateArgs) -> Result<Vec<(String, RuleSet)>, CliError> {
@@ -103,9 +128,17 @@ fn rule_sets(args: &SimulateArgs) -> Result<Vec<(String, RuleSet)>, CliError> {
         sets.push((path.display().to_string(), rules_of(path)?));
     }
     if args.modes || sets.is_empty() {
-        let prefix_hash = Mode::PrefixHash { tokens: 2048, load_bound_percent: 125 };
-        let modes =
-            [Mode::Kv, Mode::LeastLoaded, Mode::PowerOfTwo, Mode::RoundRobin, Mode::Random, prefix_hash, Mode::Pass];
+        let modes = [
+            Mode::Kv,
+            Mode::LeastLoaded,
+            Mode::PowerOfTwo,
+            Mode::RoundRobin,
+            Mode::Random,
+            Mode::PrefixHash { tokens: 2048, load_bound_percent: 125 },
+            Mode::Session { key: SessionKey::User, hard: true, ttl_seconds: 600 },
+            Mode::Direct { header: "x-worker".into() },
+            Mode::Pass,
+        ];
         sets.extend(modes.map(|mode| {
             let name = mode.as_str().to_owned();
             let policies = vec![Policy { mode, ..Policy::named(&name) }];
@@ -139,29 +172,50 @@ fn progress(name: &str, done: usize, all: usize) {
     let _ = stderr.flush();
 }
 
-fn rows(reports: &[(String, Report)]) -> Vec<Vec<Cell>> {
-    let mut head =
-        vec!["POLICY", "HIT RATE", "TTFT MEAN", "P50", "P90", "P99", "LONGEST QUEUE", "LOAD VARIATION", "REFUSED"];
-    if reports.iter().any(|(_, report)| report.shadow.is_some()) {
-        head.extend(["SHADOW AGREES", "SHADOW HIT RATE"]);
+fn table(rows: &[(String, Found)]) -> Vec<Vec<Cell>> {
+    const HEAD: [&str; 11] = [
+        "POLICY",
+        "HIT RATE",
+        "TTFT MEAN",
+        "P50",
+        "P90",
+        "P99",
+        "QUEUED MEAN",
+        "P99",
+        "LONGEST QUEUE",
+        "LOAD VARIATION",
+        "REFUSED",
+    ];
+    let mut head: Vec<Cell> = HEAD.map(Cell::from).into();
+    if rows.iter().any(|(_, found)| found.as_ref().is_ok_and(|report| report.shadow.is_some())) {
+        head.extend(["SHADOW AGREES", "SHADOW HIT RATE"].map(Cell::from));
     }
-    let mut rows = vec![head.into_iter().map(Cell::from).collect()];
-    rows.extend(reports.iter().map(|(name, report)| {
-        let ms = |value: f64| format!("{value:.0} ms");
-        let share = |value: f64| format!("{:.1} %", value * 100.0);
-        let mut cells = vec![
-            name.clone(),
-            share(report.hit_rate),
-            ms(report.ttft_ms.mean),
-            ms(report.ttft_ms.p50),
-            ms(report.ttft_ms.p90),
-            ms(report.ttft_ms.p99),
-            report.longest_queue.to_string(),
-            format!("{:.2}", report.load_variation),
-            report.refused.to_string(),
-        ];
-        cells.extend(report.shadow.iter().flat_map(|beside| [share(beside.agreement), share(beside.hit_rate)]));
-        cells.into_iter().map(Cell::from).collect()
+    let width = head.len();
+    let mut table = vec![head];
+    table.extend(rows.iter().map(|(name, found)| {
+        let mut cells = vec![Cell::from(name.clone())];
+        cells.extend(found.iter().flat_map(figures));
+        cells.resize_with(width, || Cell::from("-"));
+        cells
     }));
-    rows
+    table
+}
+
+fn figures(report: &Report) -> Vec<Cell> {
+    let ms = |value: f64| format!("{value:.0} ms");
+    let share = |value: f64| format!("{:.1} %", value * 100.0);
+    let mut cells = vec![
+        share(report.hit_rate),
+        ms(report.ttft_ms.mean),
+        ms(report.ttft_ms.p50),
+        ms(report.ttft_ms.p90),
+        ms(report.ttft_ms.p99),
+        ms(report.queued_ms.mean),
+        ms(report.queued_ms.p99),
+        report.longest_queue.to_string(),
+        format!("{:.2}", report.load_variation),
+        report.refused.to_string(),
+    ];
+    cells.extend(report.shadow.iter().flat_map(|beside| [share(beside.agreement), share(beside.hit_rate)]));
+    cells.into_iter().map(Cell::from).collect()
 }

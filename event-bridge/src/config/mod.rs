@@ -92,6 +92,16 @@ pub enum LogFormat {
     Json,
 }
 
+impl LogFormat {
+    /// Its name in a configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Json => "json",
+        }
+    }
+}
+
 /// Push timing, the same for every Envoy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PushConfig {

@@ -71,37 +71,102 @@ impl Scrape {
         let labels = vec![("pool", pool.name.clone())];
         let flag = |on: bool| f64::from(u8::from(on));
         let index = pool.index;
-        self.gauge("index_blocks", "Distinct blocks in the index", &labels, index.blocks as f64);
-        self.gauge("index_runs", "Runs in the index", &labels, index.runs as f64);
-        self.gauge("index_holder_blocks", "Blocks times targets that hold them", &labels, index.holder_blocks as f64);
-        self.gauge("index_pages", "Pages of the page set", &labels, index.pages as f64);
-        self.gauge("index_max_blocks", "Most distinct blocks it may have", &labels, pool.max_blocks as f64);
-        self.gauge("index_page_bytes", "Estimated size of all pages", &labels, index.page_bytes as f64);
-        self.gauge("index_bytes", "Estimated memory of the index", &labels, index.bytes as f64);
-        self.count("index_evicted_blocks", "Blocks dropped to stay in bounds", &labels, index.evicted_blocks);
+        self.gauge("index_blocks", "Distinct blocks in the pool's index", &labels, index.blocks as f64);
+        self.gauge("index_runs", "Runs (unbranched chains of blocks) in the pool's index", &labels, index.runs as f64);
+        self.gauge(
+            "index_holder_blocks",
+            "Sum over the index's blocks of the targets that hold each",
+            &labels,
+            index.holder_blocks as f64,
+        );
+        self.gauge("index_pages", "Pages the pool's index is published in", &labels, index.pages as f64);
+        self.gauge(
+            "index_max_blocks",
+            "Most distinct blocks the pool's index may have (limits.max_blocks)",
+            &labels,
+            pool.max_blocks as f64,
+        );
+        self.gauge(
+            "index_page_bytes",
+            "Estimated size of all published pages of the pool, in bytes",
+            &labels,
+            index.page_bytes as f64,
+        );
+        self.gauge(
+            "index_bytes",
+            "Estimated memory of the pool's index in the bridge, in bytes",
+            &labels,
+            index.bytes as f64,
+        );
+        self.count(
+            "index_evicted_blocks",
+            "Blocks dropped from the index to stay within limits.max_blocks",
+            &labels,
+            index.evicted_blocks,
+        );
         let block_size = pool.block_size.map_or(0, |size| size.tokens());
-        self.gauge("block_size_tokens", "Block size learned from events; 0: none yet", &labels, f64::from(block_size));
+        self.gauge(
+            "block_size_tokens",
+            "Tokens per block, learned from the engines' events; 0: none yet",
+            &labels,
+            f64::from(block_size),
+        );
         let disagrees = pool.block_size.is_some_and(|size| pool.expected_block_size.is_some_and(|want| want != size));
-        self.gauge("block_size_mismatch", "Learned and configured size differ", &labels, flag(disagrees));
+        self.gauge(
+            "block_size_mismatch",
+            "1 while the block size learned from events differs from the configured one",
+            &labels,
+            flag(disagrees),
+        );
         let refused = flag(pool.workers_error.is_some());
-        self.gauge("workers_file_refused", "The workers file in place is refused", &labels, refused);
-        self.count("workers_files_refused", "Workers files refused", &labels, pool.counters.refused_workers);
+        self.gauge(
+            "workers_file_refused",
+            "1 while the latest workers file is refused and the one before is in force",
+            &labels,
+            refused,
+        );
+        self.count(
+            "workers_files_refused",
+            "Versions of the workers file that were refused",
+            &labels,
+            pool.counters.refused_workers,
+        );
         let failed = flag(pool.eds_error.is_some());
-        self.gauge("endpoint_file_failed", "The endpoint file cannot be written", &labels, failed);
+        self.gauge("endpoint_file_failed", "1 while Envoy's endpoint file cannot be written", &labels, failed);
         let loaded = flag(matches!(pool.tokenizer, TokenizerStatus::Loaded(_) | TokenizerStatus::NotConfigured));
         let by_bridge = flag(matches!(pool.tokenizer, TokenizerStatus::Bridge(_)));
         self.gauge(
             "tokenizer_by_bridge",
-            "Prompts are tokenized by the bridge, as the filter cannot",
+            "1 while the bridge tokenizes this pool's prompts, since the filter cannot",
             &labels,
             by_bridge,
         );
-        self.gauge("tokenizer_ready", "The tokenizer is in use, or none is configured", &labels, loaded);
-        self.count("decisions", "Routing decisions reported by Envoys", &labels, pool.counters.decisions);
-        self.count("decision_prompt_tokens", "Their prompt tokens", &labels, pool.counters.prompt_tokens);
+        self.gauge(
+            "tokenizer_ready",
+            "1 while the filter has the pool's tokenizer, or none is configured",
+            &labels,
+            loaded,
+        );
+        self.count("decisions", "Routing decisions of this pool reported by Envoys", &labels, pool.counters.decisions);
+        self.count(
+            "decision_prompt_tokens",
+            "Prompt tokens of all reported decisions",
+            &labels,
+            pool.counters.prompt_tokens,
+        );
         let predicted = pool.counters.predicted_blocks;
-        self.count("decision_predicted_blocks", "Blocks they expected to find cached", &labels, predicted);
-        self.count("targets_without_slot", "Targets left out: slots ran out", &labels, pool.counters.slotless);
+        self.count(
+            "decision_predicted_blocks",
+            "Prompt blocks that reported decisions expected to find cached on their target",
+            &labels,
+            predicted,
+        );
+        self.count(
+            "targets_without_slot",
+            "Targets left out of the table because all slots are taken",
+            &labels,
+            pool.counters.slotless,
+        );
         for member in &pool.members {
             self.member(pool, member);
         }
@@ -110,10 +175,15 @@ impl Scrape {
     fn member(&mut self, pool: &PoolSnapshot, member: &Member) {
         let labels = vec![("pool", pool.name.clone()), ("worker", member.spec.address.to_string())];
         let healthy = f64::from(u8::from(member.health == Health::Healthy));
-        self.gauge("worker_healthy", "The worker answers health probes", &labels, healthy);
+        self.gauge("worker_healthy", "1 while the worker answers health probes", &labels, healthy);
         let routable = f64::from(u8::from(member.in_table()));
-        self.gauge("worker_in_table", "The worker is in the target table", &labels, routable);
-        self.count("worker_restarts", "New engine processes noticed", &labels, member.restarts);
+        self.gauge(
+            "worker_in_table",
+            "1 while the worker is in the target table, so that requests may go to it",
+            &labels,
+            routable,
+        );
+        self.count("worker_restarts", "New engine processes noticed at the worker's address", &labels, member.restarts);
         for target in &member.targets {
             self.target(pool, member, target);
         }
@@ -123,55 +193,150 @@ impl Scrape {
         let rank = target.spec.rank.map(|rank| rank.to_string()).unwrap_or_default();
         let labels = vec![("pool", pool.name.clone()), ("worker", member.spec.address.to_string()), ("rank", rank)];
         let load = member.load.of(target.spec.rank);
-        self.gauge("engine_running", "Requests the engine runs", &labels, f64::from(load.running));
-        self.gauge("engine_waiting", "Requests waiting in the engine", &labels, f64::from(load.waiting));
-        self.gauge("engine_kv_usage", "Share of the engine's cache in use", &labels, f64::from(load.kv_usage));
+        self.gauge("engine_running", "Requests running, as the engine last reported", &labels, f64::from(load.running));
+        self.gauge("engine_waiting", "Requests waiting, as the engine last reported", &labels, f64::from(load.waiting));
+        self.gauge(
+            "engine_kv_usage",
+            "Share of the KV cache in use, 0 to 1, as the engine last reported",
+            &labels,
+            f64::from(load.kv_usage),
+        );
         let mut with_state = labels.clone();
         with_state.push(("state", target.source.0.as_str().to_owned()));
         let reason = pool.sources.get(&target.slot).map_or("none", |(report, _)| report.reason.as_str());
         with_state.push(("reason", reason.to_owned()));
         self.gauge("source_state", "State of the target's KV source, and why; always 1", &with_state, 1.0);
         let exact = f64::from(u8::from(target.source.0 == SourceState::Exact));
-        self.gauge("source_exact", "The target's KV source is exact", &labels, exact);
+        self.gauge("source_exact", "1 while the target's KV state is exact", &labels, exact);
         if let Some((report, stats)) = pool.sources.get(&target.slot) {
             self.source(report, stats, &labels);
         }
     }
 
     fn source(&mut self, report: &SourceReport, stats: &StreamStats, labels: &Labels) {
-        self.count("source_batches", "Event batches applied", labels, report.batches);
-        self.count("source_events", "Events applied", labels, report.events);
-        self.count("source_stored_blocks", "Blocks stored", labels, report.stored_blocks);
-        self.count("source_removed_blocks", "Blocks removed", labels, report.removed_blocks);
-        self.count("source_unknown_removals", "Removals of unknown blocks", labels, report.unknown_removals);
-        self.count("source_gaps", "Missing sequence numbers noticed", labels, report.gaps);
-        self.count("source_checks", "Checks against the replay buffer", labels, report.checks);
-        self.count("source_restarts", "New incarnations of the engine", labels, report.restarts);
-        self.count("source_undecodable", "Batches and events that did not decode", labels, report.undecodable);
-        self.count("source_unindexable", "Stores that cannot be indexed", labels, report.unindexable);
-        self.count("source_rank_mismatches", "Batches of another rank", labels, report.rank_mismatches);
+        self.count("source_batches", "Batches of KV events applied to the index", labels, report.batches);
+        self.count("source_events", "KV events applied to the index", labels, report.events);
+        self.count("source_stored_blocks", "Blocks that applied events stored", labels, report.stored_blocks);
+        self.count("source_removed_blocks", "Blocks that applied events removed", labels, report.removed_blocks);
+        self.count(
+            "source_unknown_removals",
+            "Blocks that events removed without having stored them",
+            labels,
+            report.unknown_removals,
+        );
+        self.count("source_gaps", "Gaps noticed in the sequence numbers of event batches", labels, report.gaps);
+        self.count(
+            "source_checks",
+            "Times the target's event history was checked against the engine's replay buffer",
+            labels,
+            report.checks,
+        );
+        self.count("source_restarts", "Restarts of the engine noticed in its events", labels, report.restarts);
+        self.count(
+            "source_undecodable",
+            "Event batches and events that could not be decoded",
+            labels,
+            report.undecodable,
+        );
+        self.count(
+            "source_unindexable",
+            "Store events that cannot be indexed, such as ones without tokens",
+            labels,
+            report.unindexable,
+        );
+        self.count(
+            "source_rank_mismatches",
+            "Event batches that name another data-parallel rank than the stream's",
+            labels,
+            report.rank_mismatches,
+        );
         let parity = report.parity;
-        self.count("source_parity_matched", "Answered prompts whose blocks were announced", labels, parity.matched);
-        self.count("source_parity_missing", "Answered prompts whose blocks were not", labels, parity.missing);
-        self.count("source_parity_open", "Answered prompts nothing can be said about", labels, parity.open);
-        self.gauge("source_engine_blocks", "Engine blocks known", labels, report.pages as f64);
-        self.gauge("source_bytes", "Estimated memory of what is known of them", labels, report.bytes as f64);
-        self.gauge("source_orphans", "Blocks waiting for their parents", labels, report.orphans as f64);
-        self.count("source_orphans_dropped", "Such blocks dropped", labels, report.orphans_dropped);
-        self.gauge("source_held_batches", "Batches waiting for a replay", labels, report.held_batches as f64);
-        self.gauge("stream_backlog_messages", "Messages not yet taken", labels, stats.backlog_messages as f64);
-        self.gauge("stream_backlog_bytes", "Their size", labels, stats.backlog_bytes as f64);
-        self.count("stream_dropped", "Messages dropped: the backlog was full", labels, stats.dropped);
-        self.count("stream_received", "Messages received", labels, stats.received);
-        self.count("stream_connects", "Connections made", labels, stats.connects);
-        self.count("stream_connect_failures", "Failed attempts to connect", labels, stats.connect_failures);
+        self.count(
+            "source_parity_matched",
+            "Answered prompts whose blocks the engine announced: tokens are the engine's",
+            labels,
+            parity.matched,
+        );
+        self.count(
+            "source_parity_missing",
+            "Answered prompts whose blocks the engine did not announce",
+            labels,
+            parity.missing,
+        );
+        self.count(
+            "source_parity_open",
+            "Answered prompts of which events prove nothing either way",
+            labels,
+            parity.open,
+        );
+        self.gauge(
+            "source_engine_blocks",
+            "Engine blocks known, by the engine's own hashes",
+            labels,
+            report.pages as f64,
+        );
+        self.gauge(
+            "source_bytes",
+            "Estimated memory of what is known of the target's engine blocks, in bytes",
+            labels,
+            report.bytes as f64,
+        );
+        self.gauge("source_orphans", "Blocks waiting until their parent block is known", labels, report.orphans as f64);
+        self.count(
+            "source_orphans_dropped",
+            "Blocks dropped because their parent never became known",
+            labels,
+            report.orphans_dropped,
+        );
+        self.gauge(
+            "source_held_batches",
+            "Event batches held back until a replay fills the gap before them",
+            labels,
+            report.held_batches as f64,
+        );
+        self.gauge(
+            "stream_backlog_messages",
+            "Event messages received and not yet taken by the index",
+            labels,
+            stats.backlog_messages as f64,
+        );
+        self.gauge(
+            "stream_backlog_bytes",
+            "Size of event messages received and not yet taken, in bytes",
+            labels,
+            stats.backlog_bytes as f64,
+        );
+        self.count("stream_dropped", "Event messages dropped because the backlog was full", labels, stats.dropped);
+        self.count("stream_received", "Event messages received", labels, stats.received);
+        self.count("stream_connects", "Connections made to the event socket", labels, stats.connects);
+        self.count(
+            "stream_connect_failures",
+            "Failed attempts to connect to the event socket",
+            labels,
+            stats.connect_failures,
+        );
     }
 
     fn shadow(&mut self, shadow: &TallySummary) {
         let none = Labels::new();
-        self.count("shadow_requests", "Routed requests that the shadow policy looked at", &none, shadow.requests);
-        self.count("shadow_agreed", "Those it would have sent to the same target", &none, shadow.agreed);
-        self.count("shadow_prompt_tokens", "Their prompt tokens", &none, shadow.prompt_tokens);
+        self.count(
+            "shadow_requests",
+            "Routed requests that the shadow policy was evaluated for",
+            &none,
+            shadow.requests,
+        );
+        self.count(
+            "shadow_agreed",
+            "Routed requests that the shadow policy would have sent to the same target",
+            &none,
+            shadow.agreed,
+        );
+        self.count(
+            "shadow_prompt_tokens",
+            "Prompt tokens of the requests that the shadow policy was evaluated for",
+            &none,
+            shadow.prompt_tokens,
+        );
         for (policy, tokens, variation) in [
             ("live", shadow.live_hit_tokens, shadow.live_load_variation),
             ("shadow", shadow.shadow_hit_tokens, shadow.shadow_load_variation),
@@ -179,7 +344,7 @@ impl Scrape {
             let labels = vec![("policy", policy.to_owned())];
             self.count(
                 "shadow_hit_tokens",
-                "Tokens believed to be cached on the target of each policy",
+                "Prompt tokens believed to be cached on the target that each policy chose",
                 &labels,
                 tokens,
             );
@@ -192,7 +357,12 @@ impl Scrape {
         for state in LinkState::ALL {
             let labels = vec![("envoy", envoy.name.clone()), ("state", state.as_str().to_owned())];
             let on = f64::from(u8::from(envoy.state == state));
-            self.gauge("envoy_state", "How pushing to the Envoy goes: 1 for the state it is in", &labels, on);
+            self.gauge(
+                "envoy_state",
+                "1 for the state that pushing to this Envoy is in, 0 for the others",
+                &labels,
+                on,
+            );
         }
         let mut bookings: BTreeMap<TargetId, Booking> = BTreeMap::new();
         for entry in envoy.load_rows.iter().flat_map(|(_, row)| &row.entries) {
@@ -205,10 +375,30 @@ impl Scrape {
         for (target, booking) in bookings {
             let labels = vec![("envoy", envoy.name.clone()), ("target", target.to_string())];
             let Booking { requests, prefill_tokens, decode_blocks, failures, peak_requests: _ } = booking;
-            self.gauge("booked_requests", "Requests under way", &labels, f64::from(requests));
-            self.gauge("booked_prefill_tokens", "Their uncached prompt tokens", &labels, prefill_tokens as f64);
-            self.gauge("booked_decode_blocks", "Their prompt blocks", &labels, decode_blocks as f64);
-            self.gauge("booked_failures", "Failures since the VMs started", &labels, f64::from(failures));
+            self.gauge(
+                "booked_requests",
+                "Requests this Envoy has under way on the target",
+                &labels,
+                f64::from(requests),
+            );
+            self.gauge(
+                "booked_prefill_tokens",
+                "Uncached prompt tokens of this Envoy's requests on the target, before their first byte",
+                &labels,
+                prefill_tokens as f64,
+            );
+            self.gauge(
+                "booked_decode_blocks",
+                "KV blocks of this Envoy's requests on the target",
+                &labels,
+                decode_blocks as f64,
+            );
+            self.gauge(
+                "booked_failures",
+                "Requests of this Envoy that failed on the target since its threads started",
+                &labels,
+                f64::from(failures),
+            );
         }
     }
 }

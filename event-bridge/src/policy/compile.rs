@@ -6,7 +6,7 @@ use kv_routing::policy::document::{HeaderMatch, HeaderTest, Match, Rule, RuleSet
 
 use super::problem::{Problem, Problems, Refused, Severity, child};
 use super::raw::{FORMAT, RawDocument, RawHeader, RawMatch, RawRange};
-use super::{reach, resolve};
+use super::{doubts, reach, resolve};
 use crate::config::Config;
 
 /// Largest document, in bytes.
@@ -148,9 +148,11 @@ fn conditions(raw: &RawMatch, pointer: &str, surroundings: &Surroundings, proble
     known("model", model, &models, "model");
     known("adapter", adapter, &surroundings.adapters, "adapter");
     for (at, path) in path.iter().enumerate() {
+        let place = child(&child(pointer, "path"), at);
         if !path.starts_with('/') || path.contains('?') {
-            let place = child(&child(pointer, "path"), at);
             problems.error(place, "a path begins with `/` and has no query, as `/v1/chat/completions`");
+        } else {
+            doubts::check_path(path, &place, problems);
         }
     }
     let headers = header

@@ -19,7 +19,7 @@ use serde::Serialize;
 use thiserror::Error;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::{Compiled, Problem, Refused, Surroundings, compile};
+use super::{Compiled, Problem, Refused, Surroundings, compile, doubts};
 
 /// Documents remembered, the one in force included.
 pub const HISTORY: usize = 16;
@@ -61,6 +61,8 @@ pub struct ShadowEntry {
     pub at_unix_ms: u64,
     /// Share of requests, in millionths.
     pub sample_per_million: u32,
+    /// What is probably not as meant.
+    pub warnings: Vec<Problem>,
     #[serde(skip)]
     text: Arc<[u8]>,
     #[serde(skip)]
@@ -167,12 +169,16 @@ impl Desk {
         now: UnixMillis,
     ) -> Result<&ShadowEntry, Refused> {
         let compiled = compile(text, &self.surroundings)?;
+        let live = self.in_force().map(|entry| entry.compiled.rules.clone()).unwrap_or_default();
+        let mut warnings = compiled.warnings.clone();
+        warnings.extend(doubts::forgetful(&compiled.rules, &live));
         self.published += 1;
         Ok(self.shadow.insert(ShadowEntry {
             hash: hash(text),
             who: who.to_owned(),
             at_unix_ms: now.0,
             sample_per_million,
+            warnings,
             text: text.into(),
             compiled,
         }))
@@ -276,6 +282,18 @@ mod tests {
         let shadow = document.shadow.unwrap();
         assert_eq!((shadow.sample_per_million, shadow.rules.policies[0].mode.as_str()), (500_000, "round_robin"));
         assert!(desk.set_shadow(b"{", 1, "b", NOW).is_err());
+        let sticky = |name: &str, key: &str| {
+            let policy = format!(r#"{{"mode": "session", "session": {{"header": "{key}"}}}}"#);
+            format!(r#"{{"version": 1, "policies": {{"{name}": {policy}}}, "default": "{name}"}}"#).into_bytes()
+        };
+        desk.put(&sticky("s", "x-session"), "a", NOW).unwrap();
+        let mut warned = |name: &str, key: &str| -> Vec<String> {
+            let entry = desk.set_shadow(&sticky(name, key), 1, "b", NOW).unwrap();
+            entry.warnings.iter().map(|problem| problem.pointer.clone()).collect()
+        };
+        assert_eq!(warned("s", "x-session"), Vec::<String>::new());
+        assert_eq!(warned("s", "x-user"), ["/policies/s"]);
+        assert_eq!(warned("t", "x-session"), ["/policies/t"]);
         assert!(desk.drop_shadow() && !desk.drop_shadow());
         assert_eq!(desk.document().unwrap().shadow, None);
     }

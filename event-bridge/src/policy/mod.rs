@@ -6,6 +6,7 @@
 //! | `resolve`, `disaggregation` | one policy of it |
 //! | `compile` | raw to [`kv_routing::policy::document::RuleSet`], or every problem with its JSON pointer |
 //! | `reach` | rules that can never match |
+//! | `doubts` | settings without effect, or with an odd one |
 //! | `expression` | cost expressions (CEL syntax) to checked programs |
 //! | `desk` | which documents are in force, and which were |
 //! | `office` | the desk shared: published on every change, fed by a watched file |
@@ -15,6 +16,7 @@
 mod compile;
 mod desk;
 mod disaggregation;
+mod doubts;
 pub mod expression;
 mod office;
 mod problem;

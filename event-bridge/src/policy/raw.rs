@@ -135,7 +135,8 @@ pub(super) struct RawTier {
     pub(super) device: Option<f64>,
     pub(super) host: Option<f64>,
     pub(super) disk: Option<f64>,
-    pub(super) shared: Option<f64>,
+    /// Known, so that it can be said why it is refused.
+    pub(super) shared: Option<serde::de::IgnoredAny>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -154,6 +155,8 @@ pub(super) struct RawEligibility {
     pub(super) preferred_labels: Vec<RawPreferred>,
     #[serde(default)]
     pub(super) states: Vec<String>,
+    #[serde(default)]
+    pub(super) roles: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]

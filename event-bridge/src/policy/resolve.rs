@@ -2,18 +2,17 @@
 
 use kv_routing::policy::CostWeights;
 use kv_routing::policy::document::{
-    Affinity, Busy, Eligibility, ExplainLevel, LabelRule, Mode, Overload, Policy, SessionKey,
+    Affinity, Busy, Eligibility, ExplainLevel, LabelRule, Mode, Overload, Policy, Roles, SessionKey,
 };
-use kv_routing::wire::SourceState;
+use kv_routing::wire::{Role, SourceState};
 
 use super::compile::header_name;
-use super::disaggregation;
-use super::expression;
 use super::problem::{Problems, child};
 use super::raw::{
     RawAffinity, RawBusy, RawEligibility, RawExplain, RawMode, RawOverload, RawOverloadAction, RawPolicy, RawSession,
     RawStickiness,
 };
+use super::{disaggregation, doubts, expression};
 
 /// Most endpoints named beyond the chosen one: each is an attempt for Envoy.
 const MAX_FALLBACKS: u8 = 16;
@@ -55,41 +54,8 @@ pub(super) fn resolve(name: &str, raw: &RawPolicy, pointer: &str, problems: &mut
             Err(error) => problems.error(child(pointer, "cost"), error.to_string()),
         }
     }
-    contradictions(raw, &policy, pointer, problems);
+    doubts::check(raw, &policy, pointer, problems);
     policy
-}
-
-/// Settings that have no effect together. They are warnings: the policy is well defined, though hardly as meant.
-fn contradictions(raw: &RawPolicy, policy: &Policy, pointer: &str, problems: &mut Problems) {
-    let priced = policy.mode.prices();
-    for (field, set) in [
-        ("weights", raw.weights.is_some()),
-        ("tier", raw.tier.is_some()),
-        ("temperature", raw.temperature.is_some()),
-        ("cost", raw.cost.is_some()),
-        ("affinity", raw.affinity.is_some()),
-    ] {
-        if set && !priced {
-            let message = format!("has no effect in mode `{}`, which does not price targets", policy.mode.as_str());
-            problems.warning(child(pointer, field), message);
-        }
-    }
-    let CostWeights { device_credit, prefill_scale, host_credit, disk_credit, shared_credit, .. } = policy.weights;
-    if priced && policy.cost.is_none() {
-        let tiers = [host_credit, disk_credit, shared_credit];
-        if device_credit == 0.0 && tiers.iter().any(|credit| *credit > 0.0) && raw.tier.is_some() {
-            problems.warning(child(pointer, "tier"), "slower tiers have credit while device memory has none");
-        }
-        if prefill_scale == 0.0 && raw.affinity.is_some() {
-            problems.warning(child(pointer, "affinity"), "has no effect while `weights/prefill_scale` is 0");
-        }
-    }
-    if raw.overload.is_some() && policy.busy == Busy::default() && policy.eligibility == Eligibility::default() {
-        problems.warning(
-            child(pointer, "overload"),
-            "nothing makes a target busy or ineligible: only a pool without healthy targets gets here",
-        );
-    }
 }
 
 fn mode(raw: &RawPolicy, pointer: &str, problems: &mut Problems) -> Mode {
@@ -176,9 +142,14 @@ fn weights(raw: &RawPolicy, pointer: &str, problems: &mut Problems) -> CostWeigh
         set(&mut weights.device_credit, raw.device, CostWeights::MAX, "tier", "device");
         set(&mut weights.host_credit, raw.host, 1.0, "tier", "host");
         set(&mut weights.disk_credit, raw.disk, 1.0, "tier", "disk");
-        set(&mut weights.shared_credit, raw.shared, 1.0, "tier", "shared");
     }
     set(&mut weights.temperature, raw.temperature, CostWeights::MAX, "temperature", "");
+    if raw.tier.as_ref().is_some_and(|tier| tier.shared.is_some()) {
+        problems.error(
+            child(&child(pointer, "tier"), "shared"),
+            "no engine's events tell what a cache shared by targets holds, so it would have no effect: remove it",
+        );
+    }
     weights
 }
 
@@ -206,24 +177,42 @@ fn affinity(raw: &RawAffinity, pointer: &str, problems: &mut Problems) -> Affini
 
 fn eligibility(raw: &RawEligibility, pointer: &str, problems: &mut Problems) -> Eligibility {
     let place = child(pointer, "eligibility");
-    let states = child(&place, "states");
-    let known = SourceState::ALL.map(SourceState::as_str).join(", ");
-    let state = |(at, name): (usize, &String)| {
-        let state = SourceState::ALL.into_iter().find(|state| state.as_str() == name);
-        if state.is_none() {
-            problems.error(child(&states, at), format!("no state is called `{name}`; there are {known}"));
-        }
-        state
-    };
-    let states = raw.states.iter().enumerate().filter_map(state).collect();
+    let RawEligibility { required_labels, preferred_labels, states, roles } = raw;
+    let states = named(states, "state", SourceState::ALL.map(|state| (state.as_str(), state)), &place, problems);
+    let roles = named(roles, "role", Role::ALL.map(|role| (role.as_str(), role)), &place, problems);
     let required_labels =
-        raw.required_labels.iter().map(|(label, values)| LabelRule { label: label.clone(), values: values.clone() });
+        required_labels.iter().map(|(label, values)| LabelRule { label: label.clone(), values: values.clone() });
     let preferred = child(&place, "preferred_labels");
-    let preferred_labels = raw.preferred_labels.iter().enumerate().map(|(at, raw)| {
+    let preferred_labels = preferred_labels.iter().enumerate().map(|(at, raw)| {
         let weight = within(raw.weight, -100.0, 100.0, &child(&child(&preferred, at), "weight"), problems);
         (LabelRule { label: raw.label.clone(), values: raw.values.clone() }, weight)
     });
-    Eligibility { required_labels: required_labels.collect(), preferred_labels: preferred_labels.collect(), states }
+    Eligibility {
+        required_labels: required_labels.collect(),
+        preferred_labels: preferred_labels.collect(),
+        states,
+        roles: Roles::of(&roles),
+    }
+}
+
+/// What the names in field `{what}s` stand for.
+fn named<T: Copy, const N: usize>(
+    names: &[String],
+    what: &str,
+    all: [(&str, T); N],
+    pointer: &str,
+    problems: &mut Problems,
+) -> Vec<T> {
+    let field = child(pointer, format!("{what}s"));
+    let known = all.map(|(name, _)| name).join(", ");
+    let find = |(at, name): (usize, &String)| {
+        let found = all.iter().find(|(known, _)| known == name).map(|(_, value)| *value);
+        if found.is_none() {
+            problems.error(child(&field, at), format!("no {what} is called `{name}`; there are {known}"));
+        }
+        found
+    };
+    names.iter().enumerate().filter_map(find).collect()
 }
 
 fn busy(raw: &RawBusy, pointer: &str, problems: &mut Problems) -> Busy {

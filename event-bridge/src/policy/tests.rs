@@ -1,6 +1,7 @@
 //! Documents against what they compile to, and against what is said about them.
 
-use kv_routing::policy::document::{Mode, Overload, SessionKey};
+use kv_routing::policy::document::{Mode, Overload, Roles, SessionKey};
+use kv_routing::wire::Role;
 
 use super::*;
 
@@ -74,6 +75,8 @@ fn refusals_name_the_field() {
         policy(r#""mode": "kv", "eligibility": {"states": ["exact", "so-so"]}"#),
         ["/policies/p/eligibility/states/1"]
     );
+    assert_eq!(policy(r#""mode": "kv", "eligibility": {"roles": ["leader"]}"#), ["/policies/p/eligibility/roles/0"]);
+    assert_eq!(policy(r#""mode": "kv", "tier": {"shared": 0.5}"#), ["/policies/p/tier/shared"]);
     assert_eq!(policy(r#""mode": "kv", "affinity": {}"#), ["/policies/p/affinity"]);
     assert_eq!(
         policy(r#""mode": "prefix_hash", "prefix_hash": {"load_bound": 0.5}"#),
@@ -99,6 +102,14 @@ fn refusals_name_the_field() {
 }
 
 #[test]
+fn eligible_roles_are_a_set() {
+    let roles =
+        |field: &str| compiled(&document(&format!(r#""mode": "kv"{field}"#), "")).rules.policies[0].eligibility.roles;
+    assert_eq!(roles(""), Roles::default());
+    assert_eq!(roles(r#", "eligibility": {"roles": ["decode", "both"]}"#), Roles::of(&[Role::Both, Role::Decode]));
+}
+
+#[test]
 fn unreachable_rules_are_refused() {
     let rules = |rules: &str| document(r#""mode": "kv""#, rules);
     let same =
@@ -121,6 +132,27 @@ fn settings_without_effect_are_warned_about() {
     assert_eq!(warned(r#""mode": "round_robin", "temperature": 1"#), ["/policies/p/temperature"]);
     assert_eq!(warned(r#""mode": "kv", "tier": {"device": 0, "host": 0.5}"#), ["/policies/p/tier"]);
     assert_eq!(warned(r#""mode": "kv", "overload": {"action": "reject"}"#), ["/policies/p/overload"]);
+    for (fields, pointer) in [
+        (r#""mode": "kv", "weights": {"prefill_scale": 0}, "tier": {"host": 1}"#, "/policies/p/tier"),
+        (r#""mode": "kv", "weights": {"prefill_scale": 0}, "affinity": {"max_load_ratio": 2}"#, "/policies/p/affinity"),
+        (
+            r#""mode": "kv", "cost": "1 - waiting", "eligibility": {"preferred_labels": [{"label": "z", "weight": 1}]}"#,
+            "/policies/p/eligibility/preferred_labels",
+        ),
+        (
+            r#""mode": "random", "eligibility": {"preferred_labels": [{"label": "z", "weight": 1}]}"#,
+            "/policies/p/eligibility/preferred_labels",
+        ),
+        (r#""mode": "kv", "eligibility": {"roles": ["prefill"]}"#, "/policies/p/eligibility/roles"),
+    ] {
+        assert_eq!(warned(fields), [pointer], "{fields}");
+    }
+    let scaled = r#""mode": "kv", "weights": {"prefill_scale": 0}, "tier": {"host": 1}, "cost": "prefill_blocks""#;
+    assert_eq!(warned(scaled), Vec::<String>::new(), "the expression weighs prefill itself");
+    let path =
+        compiled(&document(r#""mode": "kv""#, r#"{"policy": "p", "when": {"path": ["/v1/completions", "/v2/chat"]}}"#));
+    assert_eq!(path.warnings[0].pointer, "/rules/0/when/path/1");
+    assert!(path.warnings[0].message.contains("/v1/chat/completions"), "{:?}", path.warnings);
     let unused = r#"{"version": 1, "policies": {"a": {"mode": "kv"}, "b": {"mode": "pass"}}, "default": "a"}"#;
     assert_eq!(compiled(unused).warnings[0].pointer, "/policies/b");
 }

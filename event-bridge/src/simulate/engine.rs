@@ -42,8 +42,12 @@ pub(super) struct Engine {
     pub(super) cached_tokens: u64,
     /// Requests it was given.
     pub(super) requests: u64,
-    /// Longest its queue has been.
+    /// Most requests at once whose prefill had not begun.
     pub(super) longest_queue: usize,
+    /// Microseconds from each request's arrival to the beginning of its prefill.
+    pub(super) queued_us: Vec<u64>,
+    /// When the prefills of admitted requests begin, as far as they lie ahead.
+    begins: VecDeque<u64>,
 }
 
 impl Engine {
@@ -58,6 +62,8 @@ impl Engine {
             cached_tokens: 0,
             requests: 0,
             longest_queue: 0,
+            queued_us: Vec::new(),
+            begins: VecDeque::new(),
         }
     }
 
@@ -80,7 +86,6 @@ impl Engine {
     pub(super) fn enqueue(&mut self, request: usize) {
         self.requests += 1;
         self.waiting.push_back(request);
-        self.longest_queue = self.longest_queue.max(self.waiting.len());
     }
 
     /// Admits what it can at time `now`; the steps of what it admitted, with their times.
@@ -97,12 +102,19 @@ impl Engine {
             self.active += 1;
             let uncached = f64::from(arrival.prompt_tokens - cached);
             let prefill = (uncached / self.model.prefill_tokens_per_second * 1e6) as u64;
-            let first = self.prefill_free_at.max(now) + prefill;
+            let begin = self.prefill_free_at.max(now);
+            self.queued_us.push(begin.saturating_sub(arrival.at_us));
+            self.begins.push_back(begin);
+            let first = begin + prefill;
             self.prefill_free_at = first;
             let decode = (f64::from(arrival.output_tokens - 1) * self.model.decode_ms_per_token * 1e3) as u64;
             steps.push((first, Step::FirstToken(request)));
             steps.push((first + decode, Step::Done(request)));
         }
+        while self.begins.front().is_some_and(|begin| *begin <= now) {
+            self.begins.pop_front();
+        }
+        self.longest_queue = self.longest_queue.max(self.waiting.len() + self.begins.len());
         steps
     }
 

@@ -17,7 +17,9 @@ pub struct Report {
     pub hit_rate: f64,
     /// Time to first token, in milliseconds.
     pub ttft_ms: Spread,
-    /// Longest queue of any engine.
+    /// Time from arrival to the beginning of prefill, in milliseconds.
+    pub queued_ms: Spread,
+    /// Most requests at once of any engine whose prefill had not begun.
     pub longest_queue: usize,
     /// Standard deviation of requests per engine, over their mean.
     pub load_variation: f64,
@@ -84,6 +86,9 @@ impl Report {
         }
         self.longest_queue = engines.iter().map(|engine| engine.longest_queue).max().unwrap_or(0);
         self.load_variation = variation(engines.iter().map(|engine| engine.requests as f64));
+        let mut queued: Vec<u64> = engines.iter().flat_map(|engine| engine.queued_us.iter().copied()).collect();
+        queued.sort_unstable();
+        self.queued_ms = Spread::of(&queued);
         self.waits_us.sort_unstable();
         self.ttft_ms = Spread::of(&self.waits_us);
     }

@@ -1,11 +1,12 @@
 //! Arrivals and engine events in order of time.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 
 use kv_routing::block::BlockSize;
 use kv_routing::index::{Overlap, Overlaps};
-use kv_routing::policy::document::{Facts, Mode, RuleSet, Selection};
+use kv_routing::policy::document::{Facts, Mode, Policy, RuleSet, Selection};
+use kv_routing::policy::session::{self, SessionId};
 use kv_routing::policy::{
     BookingId, BookingRequest, Checkpoints, Hints, Ledger, Outcome, PREFIX_TOKENS, Phase, Rng, Situation, SplitMix64,
     TargetLoad, prefix_key, route,
@@ -49,9 +50,14 @@ struct Simulation<'a> {
     events: BinaryHeap<Event>,
     made: u64,
     turn: u32,
+    /// Where sessions were served last, in the buckets of [`session`].
+    sessions: HashMap<u32, Vec<u8>>,
     block_size: BlockSize,
     report: Report,
 }
+
+/// A session under a policy, and how long it is remembered.
+type Session = (SessionId, u32);
 
 /// Replays `arrivals` under the policies of `rules`. A `shadow` is evaluated beside them, without effect. `progress` is told the
 /// number of requests routed so far.
@@ -75,6 +81,7 @@ pub fn simulate(
         events: BinaryHeap::new(),
         made: 0,
         turn: 0,
+        sessions: HashMap::new(),
         block_size,
         report: Report::default(),
     };
@@ -88,10 +95,28 @@ pub fn simulate(
     simulation.report
 }
 
+/// The arrival's session, if its policy has any.
+fn session_of(policy: &Policy, arrival: &Arrival) -> Option<Session> {
+    match policy.mode {
+        Mode::Session { ttl_seconds, .. } => {
+            Some((SessionId::of("", &policy.name, arrival.session.as_bytes()), ttl_seconds))
+        }
+        _ => None,
+    }
+}
+
+fn seconds(arrival: &Arrival) -> u32 {
+    u32::try_from(arrival.at_us / 1_000_000).unwrap_or(u32::MAX)
+}
+
+fn engine_name(number: u16) -> String {
+    format!("engine-{number}")
+}
+
 fn target(slot: u16, model: &EngineModel) -> TargetEntry {
     TargetEntry {
         capacity_blocks: model.cache_tokens / u64::from(BLOCK_TOKENS),
-        ..TargetEntry::new(Slot(slot), &format!("engine-{slot}"), None)
+        ..TargetEntry::new(Slot(slot), &engine_name(slot), None)
     }
 }
 
@@ -159,18 +184,21 @@ impl Simulation<'_> {
         self.admit(engine, arrival.at_us);
     }
 
-    /// What the policies make of an arrival; the shadow draws the same random numbers.
+    /// What the policies make of an arrival; the shadow draws the same random numbers and knows the same sessions.
     fn decide(&mut self, arrival: &Arrival, checkpoints: &Checkpoints) -> Outcome {
         let overlaps = self.overlaps(arrival);
         let loads = TargetLoad::of_own(&self.targets, &self.ledger, checkpoints);
         self.turn = self.turn.wrapping_add(1);
         let mut rng = self.rng.clone();
-        let outcome = self.choose(self.rules, arrival, &overlaps, &loads, &mut rng);
+        let (outcome, session) = self.choose(self.rules, arrival, &overlaps, &loads, &mut rng);
         if let Some(shadow) = self.shadow {
-            let imagined = self.choose(shadow, arrival, &overlaps, &loads, &mut self.rng.clone());
+            let (imagined, _) = self.choose(shadow, arrival, &overlaps, &loads, &mut self.rng.clone());
             self.report.beside(&outcome, &imagined);
         }
         self.rng = rng;
+        if let (Outcome::Chosen(choice), Some(session)) = (&outcome, session) {
+            self.remember(session, choice.target, arrival);
+        }
         outcome
     }
 
@@ -181,7 +209,7 @@ impl Simulation<'_> {
         overlaps: &Overlaps,
         loads: &[TargetLoad],
         rng: &mut SplitMix64,
-    ) -> Outcome {
+    ) -> (Outcome, Option<Session>) {
         let facts = Facts {
             model: "",
             adapter: None,
@@ -192,7 +220,7 @@ impl Simulation<'_> {
             header: &|_| None,
         };
         let Selection::Chosen(policy, _) = rules.select(&facts) else {
-            return Outcome::Pass(kv_routing::policy::PassReason::Mode);
+            return (Outcome::Pass(kv_routing::policy::PassReason::Mode), None);
         };
         let prefix_tokens = match policy.mode {
             Mode::PrefixHash { tokens, .. } => tokens,
@@ -212,7 +240,21 @@ impl Simulation<'_> {
             stale_decay_ms: 0,
             now: UnixMillis(arrival.at_us / 1000),
         };
-        route(&situation, policy, &Hints { turn: self.turn, ..Hints::default() }, rng)
+        let session = session_of(policy, arrival);
+        let bucket = session.and_then(|(id, _)| self.sessions.get(&id.bucket()));
+        let known =
+            session.zip(bucket).and_then(|((id, ttl), bucket)| session::find(bucket, id, seconds(arrival), ttl));
+        let worker = arrival.worker.map(engine_name);
+        let hints = Hints { session: known, direct: worker.as_deref().map(str::as_bytes), turn: self.turn };
+        (route(&situation, policy, &hints, rng), session)
+    }
+
+    fn remember(&mut self, (id, ttl): Session, target: u32, arrival: &Arrival) {
+        let Some(target) = self.targets.get(target as usize) else { return };
+        let bucket = self.sessions.entry(id.bucket()).or_default();
+        if let Some(renewed) = session::remember(bucket, id, target.id, seconds(arrival), ttl) {
+            *bucket = renewed;
+        }
     }
 
     fn overlaps(&self, arrival: &Arrival) -> Overlaps {

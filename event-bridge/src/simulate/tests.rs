@@ -1,6 +1,6 @@
 //! The model against what can be worked out by hand, and policies against each other on a real trace.
 
-use kv_routing::policy::document::{Mode, Policy, RuleSet};
+use kv_routing::policy::document::{Mode, Policy, RuleSet, SessionKey};
 
 use super::*;
 
@@ -47,9 +47,49 @@ fn one_engine_by_hand() {
     // Prefills follow one another, and a third request waits for one of two places: the first is free after 500 + 90 ms.
     let (a, b, c) = ([1_u64; 1], [2_u64; 1], [3_u64; 1]);
     let report = run(&lines(&[(0, 10, &a), (0, 10, &b), (0, 1, &c)]), Mode::Kv, &setup(1));
-    assert_eq!(report.longest_queue, 1);
+    assert_eq!(report.longest_queue, 2, "one waits for the prefill before it, one for a place");
     // First tokens at 50, 100, and, after the first request's end at 140, at 190 ms.
     assert!((report.ttft_ms.mean - (50.0 + 100.0 + 190.0) / 3.0).abs() < 0.1, "{report:?}");
+    assert!((report.queued_ms.mean - (0.0 + 50.0 + 140.0) / 3.0).abs() < 0.1, "{report:?}");
+}
+
+/// Turns of two conversations on two engines: with a cost they would be drawn to where others are not, as a session they stay.
+#[test]
+fn a_session_stays_where_its_conversation_began_until_it_is_forgotten() {
+    let turn = |conversation: u64, turns: u64| -> Vec<u64> { (0..turns).map(|at| conversation * 100 + at).collect() };
+    let text = lines(&[
+        (0, 200, &turn(1, 1)),
+        (0, 200, &turn(2, 1)),
+        (10_000, 200, &turn(1, 2)),
+        (10_000, 200, &turn(1, 3)),
+        (10_000, 200, &turn(1, 4)),
+    ]);
+    let session = |ttl_seconds| Mode::Session { key: SessionKey::User, hard: true, ttl_seconds };
+    // Four turns of one conversation on one engine, one on the other: deviation 1.5 of a mean of 2.5.
+    let stayed = run(&text, session(600), &setup(2));
+    assert!((stayed.load_variation - 0.6).abs() < 1e-9, "{stayed:?}");
+    let beside = |live, shadow| {
+        simulate(&read(&text).unwrap(), &rules(live), Some(&rules(shadow)), &setup(2), |_| {}).shadow.unwrap().agreement
+    };
+    assert_eq!(beside(session(600), session(600)), 1.0);
+    assert!(beside(Mode::RoundRobin, session(600)) < 1.0, "what round robin does is remembered by nobody");
+}
+
+#[test]
+fn a_trace_may_name_conversations_and_workers() {
+    let line = |session: &str, worker: u16| {
+        serde_json::json!({"timestamp": 0, "input_length": 512, "output_length": 1, "hash_ids": [1],
+                           "session_id": session, "worker": worker})
+        .to_string()
+    };
+    let text = [line("a", 1), line("b", 1), line("a", 0), line("a", 7)].join("\n");
+    let named: Vec<String> = read(&text).unwrap().into_iter().map(|arrival| arrival.session).collect();
+    assert_eq!(named, ["a", "b", "a", "a"]);
+    let report = run(&text, Mode::Direct { header: "x-worker".into() }, &setup(2));
+    assert_eq!((report.served, report.refused), (3, 1), "there is no engine 7");
+    assert!((report.load_variation - 1.0 / 3.0).abs() < 1e-9, "two and one: {report:?}");
+    let unnamed = lines(&[(0, 1, &[1])]);
+    assert_eq!(run(&unnamed, Mode::Direct { header: "x-worker".into() }, &setup(2)).refused, 1);
 }
 
 #[test]
@@ -108,7 +148,9 @@ fn a_shadow_predicts_the_hit_rate_of_round_robin_and_agrees_with_itself() {
     let found = simulate(&arrivals, &rules(Mode::RoundRobin), None, &setup, |_| {}).hit_rate;
     assert!((predicted.hit_rate - found).abs() < 0.02, "{predicted:?}, at work {found}");
     assert!(predicted.agreement < 0.5, "{predicted:?}");
-    for mode in [Mode::Kv, Mode::RoundRobin, Mode::Random, Mode::PowerOfTwo] {
+    let session = Mode::Session { key: SessionKey::User, hard: false, ttl_seconds: 600 };
+    let prefix_hash = Mode::PrefixHash { tokens: 2_048, load_bound_percent: 125 };
+    for mode in [Mode::Kv, Mode::RoundRobin, Mode::Random, Mode::PowerOfTwo, session, prefix_hash] {
         assert_eq!(beside(mode.clone(), mode).agreement, 1.0);
     }
 }

@@ -1,7 +1,8 @@
 //! Traces: one request a line, either kind in one file.
 //!
 //! - Mooncake's format: a JSON object with `timestamp` (ms), `input_length`, `output_length` (tokens) and `hash_ids`, one per 512
-//!   prompt tokens, where an id names its block and everything before it.
+//!   prompt tokens, where an id names its block and everything before it. `session_id` (text) may name the conversation, and `worker`
+//!   (from 0) the engine that the caller wants in mode `direct`.
 //! - Our own access log, written under a policy with `"explain": "trace"`: decisions bear time, tokens and hashes. Requests that
 //!   were not routed are left out. The log is in the order of ends, and how long answers were it does not say.
 
@@ -9,6 +10,8 @@ use kv_routing::block::SequenceHash;
 use kv_routing::policy::TRACE_TOKENS;
 use serde::Deserialize;
 use thiserror::Error;
+
+use super::conversations;
 
 /// Tokens one hash id stands for.
 pub(super) const BLOCK_TOKENS: u32 = TRACE_TOKENS;
@@ -26,6 +29,10 @@ pub struct Arrival {
     pub output_tokens: u32,
     /// Chain of its full blocks.
     pub chain: Vec<SequenceHash>,
+    /// What names its conversation: the trace, or else the prompts before (see `conversations`).
+    pub session: String,
+    /// Engine that the caller names.
+    pub worker: Option<u16>,
 }
 
 /// A line that is no request.
@@ -44,6 +51,8 @@ struct RawLine {
     input_length: u32,
     output_length: u32,
     hash_ids: Vec<u64>,
+    session_id: Option<String>,
+    worker: Option<u16>,
 }
 
 /// A decision in the access log; one that is none has no tokens.
@@ -97,8 +106,24 @@ pub fn parse(text: &str, reading: Reading) -> Result<Vec<Arrival>, TraceError> {
             let full = (request.input_length / BLOCK_TOKENS) as usize;
             request.hash_ids.into_iter().take(full).map(SequenceHash).collect()
         },
+        session: request.session_id.unwrap_or_default(),
+        worker: request.worker,
     };
-    Ok(requests.into_iter().map(arrival).collect())
+    let mut arrivals: Vec<Arrival> = requests.into_iter().map(arrival).collect();
+    name_conversations(&mut arrivals);
+    Ok(arrivals)
+}
+
+/// Names the conversations of a trace that does not.
+fn name_conversations(arrivals: &mut [Arrival]) {
+    if arrivals.iter().any(|arrival| !arrival.session.is_empty()) {
+        return;
+    }
+    let chains: Vec<&[SequenceHash]> = arrivals.iter().map(|arrival| arrival.chain.as_slice()).collect();
+    let numbers = conversations::derive(&chains);
+    for (arrival, number) in arrivals.iter_mut().zip(numbers) {
+        arrival.session = number.to_string();
+    }
 }
 
 fn mooncake(text: &str) -> Result<RawLine, String> {
@@ -123,5 +148,6 @@ fn logged(decision: &str, answer_tokens: u32) -> Result<Option<RawLine>, String>
     if input_length > MAX_TOKENS {
         return Err(format!("{input_length} tokens are more than a prompt has"));
     }
-    Ok(Some(RawLine { timestamp, input_length, output_length: answer_tokens, hash_ids }))
+    let output_length = answer_tokens;
+    Ok(Some(RawLine { timestamp, input_length, output_length, hash_ids, session_id: None, worker: None }))
 }

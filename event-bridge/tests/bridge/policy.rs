@@ -44,7 +44,9 @@ async fn put_check_rollback_and_history() {
     assert_eq!(envoy.policy(), None);
 
     let (status, answer) = call(&bridge, "PUT", "/policy?wait_ms=5000", &document("round_robin")).await;
-    assert_eq!((status, &answer["everywhere"]), (200, &json!(true)), "{answer}");
+    // It holds the document, and none of its threads has routed yet.
+    let said = (&answer["everywhere"], &answer["envoys"][0]["policy"]);
+    assert_eq!((status, said), (200, (&json!(false), &json!("unknown"))), "{answer}");
     assert_eq!(mode(&envoy), Some("round_robin"));
 
     let (status, answer) = call(&bridge, "PUT", "/policy?dry_run=true", &document("random")).await;
@@ -157,16 +159,33 @@ async fn threads_that_lag_are_told() {
     };
     envoy.behave(|behaviour| behaviour.load_rows = vec![row(0)]);
     let (_, answer) = call(&bridge, "PUT", "/policy?wait_ms=700", &document("kv")).await;
-    assert_eq!(
-        (&answer["everywhere"], &answer["envoys"][0]["threads_running"]),
-        (&json!(false), &json!(0)),
-        "{answer}"
-    );
-    envoy.behave(|behaviour| behaviour.load_rows = vec![row(9)]);
-    let everywhere = async || {
-        let (_, shown) = call(&bridge, "GET", "/policy", "").await;
-        (shown["envoys"][0]["threads_running"] == 1).then_some(())
+    let said = |answer: &Value| {
+        let envoy = &answer["envoys"][0];
+        (answer["everywhere"].clone(), envoy["policy"].clone(), envoy["threads_running"].clone())
     };
-    until("it runs", everywhere).await;
+    assert_eq!(said(&answer), (json!(false), json!("pending"), json!(0)), "{answer}");
+    let version = answer["in_force"]["version"].as_u64().unwrap();
+    envoy.behave(|behaviour| behaviour.load_rows = vec![row(version + 1)]);
+    let (_, answer) = call(&bridge, "PUT", "/policy?wait_ms=5000", &document("random")).await;
+    assert_eq!(said(&answer), (json!(true), json!("running"), json!(1)), "{answer}");
+    bridge.stop().await;
+}
+
+/// What an Envoy ran when it was last seen says nothing of what it runs now.
+#[tokio::test]
+async fn an_envoy_that_is_gone_is_named_and_not_waited_for() {
+    let scratch = Scratch::new();
+    let (bridge, _envoy, _worker, listening) = started(&scratch, config(&scratch, one_envoy())).await;
+    drop(listening);
+    let gone = async || {
+        let (_, shown) = call(&bridge, "GET", "/policy", "").await;
+        (shown["envoys"][0]["policy"] == "unreachable").then_some(())
+    };
+    until("it is missed", gone).await;
+    let asked = std::time::Instant::now();
+    let (status, answer) = call(&bridge, "PUT", "/policy?wait_ms=20000", &document("kv")).await;
+    assert_eq!((status, &answer["everywhere"]), (200, &json!(false)), "{answer}");
+    assert_eq!(answer["envoys"][0]["policy"], "unreachable", "{answer}");
+    assert!(asked.elapsed() < std::time::Duration::from_secs(10), "{:?}", asked.elapsed());
     bridge.stop().await;
 }

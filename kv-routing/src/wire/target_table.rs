@@ -80,6 +80,9 @@ pub enum Role {
 }
 
 impl Role {
+    /// Every role.
+    pub const ALL: [Self; 3] = [Self::Both, Self::Prefill, Self::Decode];
+
     /// Word used in the admin API.
     pub fn as_str(self) -> &'static str {
         match self {

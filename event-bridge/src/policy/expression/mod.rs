@@ -5,9 +5,11 @@
 //! kind of number. Variables are those of [`Variable`]. An expression must give a number.
 
 mod lower;
+mod sign;
 
 use cel::parser::{ParseErrors, Parser};
 use kv_routing::policy::program::{Program, ProgramError, Variable};
+pub(super) use sign::may_be_negative;
 use thiserror::Error;
 
 /// Longest expression text, in bytes.

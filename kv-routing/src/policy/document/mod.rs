@@ -13,7 +13,7 @@ use bincode::{Decode, Encode};
 pub use matching::{Facts, HeaderMatch, HeaderTest, Match, Rule, Selection};
 pub use policy::{
     Affinity, Busy, Disaggregation, DisaggregationMode, Eligibility, ExplainLevel, LabelRule, Mode, OverLimit,
-    Overload, Policy, SessionKey, Topology,
+    Overload, Policy, Roles, SessionKey, Topology,
 };
 
 /// A whole document.

@@ -6,7 +6,7 @@ use bincode::{Decode, Encode};
 
 use super::super::CostWeights;
 use super::super::program::Program;
-use crate::wire::SourceState;
+use crate::wire::{Role, SourceState};
 
 /// A named way of choosing.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
@@ -135,6 +135,32 @@ pub struct Eligibility {
     pub preferred_labels: Vec<(LabelRule, f64)>,
     /// Source states that may be chosen; empty: any.
     pub states: Vec<SourceState>,
+    /// Roles that may be chosen.
+    pub roles: Roles,
+}
+
+/// Roles of targets; none stands for any.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct Roles(u8);
+
+impl Roles {
+    /// These.
+    pub fn of(roles: &[Role]) -> Self {
+        Self(roles.iter().fold(0, |bits, role| bits | Self::bit(*role)))
+    }
+
+    /// Whether a target of this role may be chosen.
+    pub fn allow(self, role: Role) -> bool {
+        self.0 == 0 || self.0 & Self::bit(role) != 0
+    }
+
+    fn bit(role: Role) -> u8 {
+        match role {
+            Role::Both => 1,
+            Role::Prefill => 2,
+            Role::Decode => 4,
+        }
+    }
 }
 
 /// A label with one of several values.

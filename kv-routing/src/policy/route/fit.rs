@@ -5,10 +5,11 @@ use crate::policy::decide::{Rated, rate};
 use crate::policy::document::{Busy, Policy};
 use crate::policy::eligible::eligible_where;
 
-/// Positions of targets with the required labels, and the best health and role among those.
+/// Positions of targets with an allowed role and the required labels, and the best health and role among those.
 pub(super) fn candidates(situation: &Situation<'_>, policy: &Policy) -> Vec<u32> {
+    let rules = &policy.eligibility;
     eligible_where(situation.targets, situation.phase, |target| {
-        policy.eligibility.required_labels.iter().all(|rule| rule.holds(&target.labels))
+        rules.roles.allow(target.role) && rules.required_labels.iter().all(|rule| rule.holds(&target.labels))
     })
 }
 

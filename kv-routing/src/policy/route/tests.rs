@@ -3,12 +3,12 @@
 use super::*;
 use crate::block::BlockSize;
 use crate::index::{Overlap, Overlaps};
-use crate::policy::document::{Affinity, Busy, Eligibility, LabelRule, SessionKey};
+use crate::policy::document::{Affinity, Busy, Eligibility, LabelRule, Roles, SessionKey};
 use crate::policy::eligible::tests::target;
 use crate::policy::program::{Op, Program, Variable};
 use crate::policy::{Phase, SplitMix64, TargetLoad};
 use crate::target::Slot;
-use crate::wire::{Health, SourceState, TargetEntry, UnixMillis};
+use crate::wire::{Health, Role, SourceState, TargetEntry, UnixMillis};
 
 struct Pool {
     targets: Vec<TargetEntry>,
@@ -201,6 +201,25 @@ fn labels_and_states_restrict_and_prefer() {
     warm.eligibility = Eligibility { states: vec![SourceState::Warm], ..Eligibility::default() };
     pool.targets[1].source = SourceState::Warm;
     assert_eq!(pool.target(&warm, Hints::default(), 1), 1);
+}
+
+#[test]
+fn roles_restrict() {
+    let mut pool = Pool::of(&[0.0, 0.0, 5.0]);
+    pool.targets[1].role = Role::Prefill;
+    pool.targets[2].role = Role::Decode;
+    let only = |roles: &[Role]| {
+        let mut policy = mode(Mode::LeastLoaded);
+        policy.eligibility = Eligibility { roles: Roles::of(roles), ..Eligibility::default() };
+        policy
+    };
+    assert_eq!(pool.target(&only(&[]), Hints::default(), 1), 0);
+    assert_eq!(pool.target(&only(&[Role::Decode]), Hints::default(), 1), 2);
+    assert_eq!(pool.target(&only(&[Role::Decode, Role::Both]), Hints::default(), 1), 0);
+    let prefill = pool.outcome(&only(&[Role::Prefill]), Hints::default(), 1);
+    assert_eq!(prefill, Outcome::Pass(PassReason::NoTarget), "a prefill target serves no whole request");
+    let weighed = pool.with_situation(|situation| weigh(situation, &only(&[Role::Decode])));
+    assert_eq!(weighed[0].cost, Err(LeftOut::Unfit));
 }
 
 #[test]
