@@ -60,7 +60,7 @@ lint: fmt-check clippy clippy-wasm docs check-arrows deny ## All static checks
 
 # --- tests ---
 
-.PHONY: test-unit test-wasm envoy-validate test-e2e test-swaps test
+.PHONY: test-unit test-wasm envoy-validate test-e2e test-swaps test-shadow test
 test-unit: setup ## Native tests of every crate except the end-to-end tests
 	cargo test --workspace --exclude e2e
 
@@ -82,6 +82,9 @@ test-e2e: wasm build ## Real Envoy, real bridge, simulated engines
 
 test-swaps: wasm build ## 50 policy swaps in 50 s, 10 of them refused, under 200 requests/s (test-e2e has a shorter run)
 	E2E_SWAPS=50 E2E_SWAP_PERIOD_MS=1000 cargo test --package e2e -- policy_swaps --nocapture
+
+test-shadow: wasm build ## Hit rate predicted by a round robin shadow against round robin at work, 4000 requests each (5 minutes)
+	E2E_SHADOW_REQUESTS=4000 cargo test --package e2e -- a_shadow_predicts --nocapture
 
 test: lint test-unit test-wasm envoy-validate test-e2e ## Everything that is checked
 

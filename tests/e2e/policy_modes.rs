@@ -173,6 +173,7 @@ async fn every_mode_does_what_it_is_for() {
     direct(&mut theatre, &held_by_0).await;
     pass(&mut theatre, &held_by_0).await;
     session(&mut theatre).await;
+    overload(&mut theatre, &held_by_0).await;
 }
 
 /// The holder, although it is the busiest.
@@ -341,4 +342,19 @@ async fn session(theatre: &mut Theatre) {
     let decision = theatre.ask(&held_elsewhere, &session).await;
     assert_eq!(theatre.number(&decision.target), elsewhere, "a soft one leaves");
     theatre.end(vec![held]).await;
+}
+
+/// Nobody is idle enough: the client is told to come back, and is served when somebody is.
+async fn overload(theatre: &mut Theatre, prompt: &[u32]) {
+    let reject = json!({"action": "reject", "status": 429, "retry_after_seconds": 7});
+    theatre.policy(json!({"mode": "kv", "busy": {"decode_blocks_share": 0.00001}, "overload": reject})).await;
+    let held = theatre.occupy(&[1, 1, 1, 1]).await;
+    let client = theatre.stack.client.clone();
+    let reply = client.send(theatre.request(prompt, 1, &[])).await.expect("answer");
+    assert_eq!(reply.status, 429);
+    assert_eq!(reply.headers["retry-after"], "7");
+    assert_eq!(reply.json()["error"]["message"], "every worker is busy");
+    assert_eq!(theatre.stack.next_line().await.refused.as_deref(), Some("every worker is busy"));
+    theatre.end(held).await;
+    assert_eq!(theatre.ask(prompt, &[]).await.policy, "tested");
 }

@@ -3,9 +3,9 @@
 //! `E2E_SWAPS` and `E2E_SWAP_PERIOD_MS` set how many swaps there are and how far apart; `make test-swaps` runs 50 in 50 s.
 
 use std::env;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use e2e::client::{Body, json};
+use e2e::client::{Body, Failure, Reply, json};
 use e2e::decision::LogLine;
 use e2e::engine::{self, Engine};
 use e2e::envoy;
@@ -17,6 +17,8 @@ use hyper::Request;
 use serde_json::{Value, json};
 
 const REQUESTS_PER_SECOND: u32 = 200;
+/// Fewer than these a second would not be the traffic that is meant.
+const LEAST_REQUESTS_PER_SECOND: f64 = 190.0;
 const CLIENTS: usize = 16;
 /// A document has to decide every request that begins this long after it was sent to the bridge.
 const EFFECTIVE_WITHIN: Duration = Duration::from_millis(100);
@@ -109,6 +111,7 @@ async fn swaps_cost_no_request_and_are_effective_on_every_thread_within_100_ms()
     let stack = Stack::start(&workers, options).await;
     stack.bridge.put_policy(&document(0)).await;
     let url = stack.envoy.url.clone();
+    let begun = Instant::now();
     let traffic = Paced::start(REQUESTS_PER_SECOND, CLIENTS, move |serial| request(&url, serial));
     tokio::time::sleep(Duration::from_secs(1)).await;
 
@@ -134,10 +137,10 @@ async fn swaps_cost_no_request_and_are_effective_on_every_thread_within_100_ms()
         let connections = stack.envoy.stat(&format!("listener.ingress.worker_{thread}.downstream_cx_active")).await;
         assert!(connections >= CLIENTS as u64 / 4, "thread {thread} has {connections} connections");
     }
+    let sending = begun.elapsed();
     let results = traffic.stop().await;
     traffic::expect_all_ok(&results);
-    let unfinished = results.iter().flatten().filter(|reply| is_cut_short(&reply.text())).count();
-    assert_eq!(unfinished, 0, "streams that ended without [DONE]");
+    expect_mixed(&results, sending);
 
     let lines = wait::until("every request is logged", Duration::from_secs(10), async || {
         let lines = stack.envoy.access_log();
@@ -158,8 +161,17 @@ async fn swaps_cost_no_request_and_are_effective_on_every_thread_within_100_ms()
     assert!(idle.is_empty(), "documents that decided nothing: {idle:?}");
 }
 
-fn is_cut_short(answer: &str) -> bool {
-    answer.starts_with("data:") && !answer.trim_end().ends_with("[DONE]")
+/// Fails the test unless the traffic was dense, half of it streamed, and every stream whole.
+fn expect_mixed(results: &[Result<Reply, Failure>], sending: Duration) {
+    let streamed: Vec<String> =
+        results.iter().flatten().map(Reply::text).filter(|text| text.starts_with("data:")).collect();
+    let unfinished = streamed.iter().filter(|answer| !answer.trim_end().ends_with("[DONE]")).count();
+    assert_eq!(unfinished, 0, "streams that ended without [DONE]");
+    let share = streamed.len() as f64 / results.len() as f64;
+    let rate = results.len() as f64 / sending.as_secs_f64();
+    println!("{rate:.1} requests/s over {sending:.1?}, {:.0} % of them streamed", 100.0 * share);
+    assert!((0.45..0.55).contains(&share), "{share} of the answers are streams");
+    assert!(rate >= LEAST_REQUESTS_PER_SECOND, "{rate} requests/s");
 }
 
 /// How long after `swap` the last request began that an older document decided.

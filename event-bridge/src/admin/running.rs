@@ -6,7 +6,7 @@ use crate::publish::{EnvoyStatus, LinkState};
 
 /// What is known of one Envoy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Running {
+enum Known {
     /// Threads of it have routed, and all of them run the document.
     Running,
     /// It can be reached, and does not hold the document yet, or some thread still runs another one.
@@ -18,7 +18,7 @@ enum Running {
     Unreachable,
 }
 
-impl Running {
+impl Known {
     fn of(envoy: &EnvoyStatus, version: u64) -> Self {
         let (all, running) = threads(envoy, version);
         match envoy.state {
@@ -50,12 +50,12 @@ fn threads(envoy: &EnvoyStatus, version: u64) -> (usize, usize) {
 
 /// Whether every thread of every Envoy is known to run `version`.
 pub(super) fn everywhere(envoys: &[EnvoyStatus], version: u64) -> bool {
-    envoys.iter().all(|envoy| Running::of(envoy, version) == Running::Running)
+    envoys.iter().all(|envoy| Known::of(envoy, version) == Known::Running)
 }
 
 /// Whether waiting may change what is known: an Envoy that can be reached still runs something else.
 pub(super) fn is_pending(envoys: &[EnvoyStatus], version: u64) -> bool {
-    envoys.iter().any(|envoy| Running::of(envoy, version) == Running::Pending)
+    envoys.iter().any(|envoy| Known::of(envoy, version) == Known::Pending)
 }
 
 /// Each Envoy for the admin API.
@@ -65,7 +65,7 @@ pub(super) fn shown(envoys: &[EnvoyStatus], version: u64) -> Vec<Value> {
         json!({
             "name": envoy.name,
             "state": envoy.state.as_str(),
-            "policy": Running::of(envoy, version).as_str(),
+            "policy": Known::of(envoy, version).as_str(),
             "holds": envoy.policy,
             "threads": all,
             "threads_running": running,
@@ -101,22 +101,22 @@ mod tests {
     fn nothing_is_claimed_of_an_envoy_that_has_not_said() {
         use LinkState::{Filling, InSync, Superseded, Unreachable, Waiting};
         for (state, holds, threads, expected) in [
-            (InSync, 7, &[7, 7][..], Running::Running),
-            (InSync, 7, &[7, 6], Running::Pending),
-            (InSync, 6, &[6, 6], Running::Pending),
-            (InSync, 7, &[], Running::Unknown),
+            (InSync, 7, &[7, 7][..], Known::Running),
+            (InSync, 7, &[7, 6], Known::Pending),
+            (InSync, 6, &[6, 6], Known::Pending),
+            (InSync, 7, &[], Known::Unknown),
             // Counted by the bridge before this one.
-            (InSync, 7, &[9], Running::Pending),
-            (Waiting, 0, &[], Running::Pending),
-            (Filling, 7, &[7], Running::Pending),
-            (Superseded, 7, &[7], Running::Unknown),
-            (Unreachable, 7, &[7], Running::Unreachable),
+            (InSync, 7, &[9], Known::Pending),
+            (Waiting, 0, &[], Known::Pending),
+            (Filling, 7, &[7], Known::Pending),
+            (Superseded, 7, &[7], Known::Unknown),
+            (Unreachable, 7, &[7], Known::Unreachable),
         ] {
             let status = envoy(state, holds, threads);
-            assert_eq!(Running::of(&status, 7), expected, "{status:?}");
+            assert_eq!(Known::of(&status, 7), expected, "{status:?}");
             let envoys = [envoy(InSync, 7, &[7]), status];
-            assert_eq!(everywhere(&envoys, 7), expected == Running::Running, "{envoys:?}");
-            assert_eq!(is_pending(&envoys, 7), expected == Running::Pending, "{envoys:?}");
+            assert_eq!(everywhere(&envoys, 7), expected == Known::Running, "{envoys:?}");
+            assert_eq!(is_pending(&envoys, 7), expected == Known::Pending, "{envoys:?}");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! `event-bridge simulate`.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, IsTerminal, Write as _};
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 use super::CliError;
 use super::out::{self, Cell};
 use crate::policy::{Surroundings, compile};
-use crate::simulate::{EngineModel, Reading, Report, Setup, parse, simulate};
+use crate::simulate::{Arrival, EngineModel, Reading, Report, Setup, parse, simulate};
 
 pub(super) const EXAMPLES: &str = "Examples:
   event-bridge simulate --trace mooncake.jsonl --policy old.json --policy new.json
@@ -63,6 +64,33 @@ pub(super) struct SimulateArgs {
 }
 
 pub(super) fn run(args: &SimulateArgs) -> Result<(), CliError> {
+    let rule_sets = rule_sets(args)?;
+    let shadow = args.shadow.as_deref().map(rules_of).transpose()?;
+    let setup = setup(args)?;
+    let arrivals = parse(&read(&args.trace)?, Reading { speedup: args.speedup, answer_tokens: args.answer_tokens })
+        .map_err(|error| CliError::Input(format!("{}: {error}", args.trace.display())))?;
+    let names_workers = arrivals.iter().any(|arrival| arrival.worker.is_some());
+    let mut rows = Vec::new();
+    for (name, rules) in &rule_sets {
+        let told = |done| progress(name, done, arrivals.len());
+        let found = match needs_workers(rules) && !names_workers {
+            true => Err(NO_WORKERS),
+            false => Ok(simulate(&arrivals, rules, shadow.as_ref(), &setup, told)),
+        };
+        rows.push((name.clone(), found));
+    }
+    if args.json {
+        let policies: Vec<Value> = rows.iter().map(|(name, found)| as_json(name, found)).collect();
+        return out::print(&format!("{:#}\n", json!({"requests": arrivals.len(), "policies": policies})));
+    }
+    let mut text = out::table(&table(&rows), out::colour());
+    if rule_sets.iter().any(|(_, rules)| has_sessions(rules)) {
+        text.push_str(&conversations(&arrivals));
+    }
+    out::print(&format!("{text}{}", notes(&rows)))
+}
+
+fn setup(args: &SimulateArgs) -> Result<Setup, CliError> {
     for (name, value) in [
         ("--prefill-tokens-per-second", args.prefill_tokens_per_second),
         ("--decode-ms-per-token", args.decode_ms_per_token),
@@ -72,32 +100,20 @@ pub(super) fn run(args: &SimulateArgs) -> Result<(), CliError> {
             return Err(CliError::Usage(format!("{name} is {value}, must be above 0")));
         }
     }
-    let rule_sets = rule_sets(args)?;
-    let shadow = args.shadow.as_deref().map(rules_of).transpose()?;
-    let arrivals = parse(&read(&args.trace)?, Reading { speedup: args.speedup, answer_tokens: args.answer_tokens })
-        .map_err(|error| CliError::Input(format!("{}: {error}", args.trace.display())))?;
     let model = EngineModel {
         prefill_tokens_per_second: args.prefill_tokens_per_second,
         decode_ms_per_token: args.decode_ms_per_token,
         max_requests: args.max_requests,
         cache_tokens: args.cache_tokens,
     };
-    let setup = Setup { engines: args.engines, model, seed: args.seed };
-    let names_workers = arrivals.iter().any(|arrival| arrival.worker.is_some());
-    let mut rows = Vec::new();
-    for (name, rules) in rule_sets {
-        let told = |done| progress(&name, done, arrivals.len());
-        let found = match needs_workers(&rules) && !names_workers {
-            true => Err(NO_WORKERS),
-            false => Ok(simulate(&arrivals, &rules, shadow.as_ref(), &setup, told)),
-        };
-        rows.push((name, found));
-    }
-    if args.json {
-        let policies: Vec<Value> = rows.iter().map(|(name, found)| as_json(name, found)).collect();
-        return out::print(&format!("{:#}\n", json!({"requests": arrivals.len(), "policies": policies})));
-    }
-    out::print(&format!("{}{}", out::table(&table(&rows), out::colour()), notes(&rows)))
+    Ok(Setup { engines: args.engines, model, seed: args.seed })
+}
+
+/// What sessions were taken for.
+fn conversations(arrivals: &[Arrival]) -> String {
+    let named: BTreeSet<&str> = arrivals.iter().map(|arrival| arrival.session.as_str()).collect();
+    let told = "named by `session_id`, or told by prompts that continue an earlier one";
+    format!("sessions: {} conversations, {told}\n", named.len())
 }
 
 /// Figures of a policy, or why there are none.
@@ -108,6 +124,10 @@ const NO_WORKERS: &str = "not applicable: the trace names no `worker`";
 /// Whether all that these rules can do is to obey the caller.
 fn needs_workers(rules: &RuleSet) -> bool {
     rules.policies.iter().all(|policy| matches!(policy.mode, Mode::Direct { .. }))
+}
+
+fn has_sessions(rules: &RuleSet) -> bool {
+    rules.policies.iter().any(|policy| matches!(policy.mode, Mode::Session { .. }))
 }
 
 fn as_json(name: &str, found: &Found) -> Value {

@@ -19,6 +19,8 @@ mod disaggregation;
 mod doubts;
 pub mod expression;
 mod office;
+#[cfg(test)]
+mod page_tests;
 mod problem;
 mod raw;
 mod reach;

@@ -58,42 +58,54 @@ impl Balancing {
     /// # Errors
     /// When any request fails.
     pub async fn replay(self, requests: &[TraceRequest], compression: f64) -> Result<Outcome> {
-        Ok(self.run(requests, compression, None).await?.0)
+        Served::start(self.envoy(), requests, compression).await.replay(requests, compression).await
     }
+}
 
-    /// The same, with a policy document beside the one in force; also how that shadow did.
-    ///
-    /// # Errors
-    /// When any request fails.
-    pub async fn replay_with_shadow(
-        self,
-        requests: &[TraceRequest],
-        compression: f64,
-        shadow: &Value,
-    ) -> Result<(Outcome, Value)> {
-        self.run(requests, compression, Some(shadow)).await
-    }
+/// Replays `requests` through the filter under a policy document, by one Envoy thread, so that turns are taken in the same order every
+/// time.
+///
+/// # Errors
+/// When any request fails.
+pub async fn replay_under(document: &Value, requests: &[TraceRequest], compression: f64) -> Result<Outcome> {
+    let served = Served::start(one_thread(), requests, compression).await;
+    served.stack.bridge.put_policy(document).await;
+    served.replay(requests, compression).await
+}
 
-    async fn run(
-        self,
-        requests: &[TraceRequest],
-        compression: f64,
-        shadow: Option<&Value>,
-    ) -> Result<(Outcome, Value)> {
+/// The same without a document in force and with this one as its shadow; also how that shadow did.
+///
+/// # Errors
+/// When any request fails.
+pub async fn replay_beside(shadow: &Value, requests: &[TraceRequest], compression: f64) -> Result<(Outcome, Value)> {
+    let served = Served::start(one_thread(), requests, compression).await;
+    served.stack.bridge.put_shadow(shadow).await;
+    let outcome = served.replay(requests, compression).await?;
+    tokio::time::sleep(REPORTED_WITHIN).await;
+    Ok((outcome, served.stack.bridge.get("/policy").await["shadow"]["tally"].take()))
+}
+
+fn one_thread() -> envoy::Options {
+    envoy::Options { concurrency: 1, ..envoy::Options::default() }
+}
+
+/// Fresh engines behind an Envoy.
+struct Served {
+    stack: Stack,
+    _engines: Vec<Engine>,
+}
+
+impl Served {
+    async fn start(envoy: envoy::Options, requests: &[TraceRequest], compression: f64) -> Self {
         let engines = Engine::start_many(ENGINES, &engine(requests, compression)).await;
         let workers: Vec<_> = engines.iter().map(Engine::worker).collect();
-        let options = Options { envoy: self.envoy(), family: None, block_size: BLOCK_SIZE, ..Options::default() };
-        let stack = Stack::start(&workers, options).await;
-        if let Some(document) = shadow {
-            stack.bridge.put_shadow(document).await;
-        }
-        let replay = Replay { model: stack.options.model.clone(), compression, max_output: MAX_OUTPUT };
-        let outcome = replay.run(&stack.envoy.url, requests).await?;
-        if shadow.is_none() {
-            return Ok((outcome, Value::Null));
-        }
-        tokio::time::sleep(REPORTED_WITHIN).await;
-        Ok((outcome, stack.bridge.get("/policy").await["shadow"]["tally"].take()))
+        let options = Options { envoy, family: None, block_size: BLOCK_SIZE, ..Options::default() };
+        Self { stack: Stack::start(&workers, options).await, _engines: engines }
+    }
+
+    async fn replay(&self, requests: &[TraceRequest], compression: f64) -> Result<Outcome> {
+        let model = self.stack.options.model.clone();
+        Replay { model, compression, max_output: MAX_OUTPUT }.run(&self.stack.envoy.url, requests).await
     }
 }
 

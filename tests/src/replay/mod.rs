@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::client::Client;
-pub use compare::Balancing;
+pub use compare::{Balancing, replay_beside, replay_under};
 pub use trace::{TraceRequest, first, working_set_tokens};
 
 /// How to replay.
@@ -33,6 +33,8 @@ pub struct Outcome {
     pub prompt_tokens: u64,
     /// Of those, tokens that engines found in their caches.
     pub cached_tokens: u64,
+    /// Prompt tokens and cached ones of each request.
+    tokens: Vec<(u64, u64)>,
 }
 
 struct Served {
@@ -98,11 +100,20 @@ impl Outcome {
         self.first_tokens.push(served.first_token);
         self.prompt_tokens += served.prompt_tokens;
         self.cached_tokens += served.cached_tokens;
+        self.tokens.push((served.prompt_tokens, served.cached_tokens));
     }
 
     /// Share of prompt tokens found in caches.
     pub fn hit_rate(&self) -> f64 {
         self.cached_tokens as f64 / self.prompt_tokens.max(1) as f64
+    }
+
+    /// Standard error of the hit rate, were what each request finds independent of the others.
+    pub fn hit_rate_error(&self) -> f64 {
+        let rate = self.hit_rate();
+        let squares: f64 =
+            self.tokens.iter().map(|(prompt, cached)| (*cached as f64 - rate * *prompt as f64).powi(2)).sum();
+        squares.sqrt() / self.prompt_tokens.max(1) as f64
     }
 
     /// Mean time to first token.
