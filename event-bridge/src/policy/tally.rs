@@ -2,7 +2,8 @@
 //!
 //! Only requests that were routed are reported, so what is compared is: of those, how many would the shadow have sent to the same
 //! target, what was and what would have been found cached there, and how the requests would have spread. A shadow is
-//! evaluated against the caches and the load that the document in force has made; what it would make of them itself is not known.
+//! evaluated against the caches and the load that the document in force has made; what it would make of them itself is not known
+//! (`docs/POLICY.md` tells by how much that may be off).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

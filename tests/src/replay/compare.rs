@@ -18,6 +18,10 @@ const PREFILL_TOKENS_PER_S: f64 = 20_000.0;
 const DECODE_MS_PER_TOKEN: f64 = 10.0;
 const MAX_OUTPUT: u32 = 32;
 
+/// Cache of each engine where a shadow is compared with its policy at work. A policy that keeps prompts together fills caches with other
+/// things than one that scatters them, and the longer nothing has to go, the more the two differ.
+const SHADOWED_BLOCKS: u32 = 50_000;
+
 /// Decisions reach the bridge with the next heartbeat.
 const REPORTED_WITHIN: Duration = Duration::from_millis(1_500);
 
@@ -58,7 +62,7 @@ impl Balancing {
     /// # Errors
     /// When any request fails.
     pub async fn replay(self, requests: &[TraceRequest], compression: f64) -> Result<Outcome> {
-        Served::start(self.envoy(), requests, compression).await.replay(requests, compression).await
+        Served::start(self.envoy(), &engine(requests, compression)).await.replay(requests, compression).await
     }
 }
 
@@ -68,7 +72,7 @@ impl Balancing {
 /// # Errors
 /// When any request fails.
 pub async fn replay_under(document: &Value, requests: &[TraceRequest], compression: f64) -> Result<Outcome> {
-    let served = Served::start(one_thread(), requests, compression).await;
+    let served = Served::start(one_thread(), &shadowed(requests, compression)).await;
     served.stack.bridge.put_policy(document).await;
     served.replay(requests, compression).await
 }
@@ -78,11 +82,15 @@ pub async fn replay_under(document: &Value, requests: &[TraceRequest], compressi
 /// # Errors
 /// When any request fails.
 pub async fn replay_beside(shadow: &Value, requests: &[TraceRequest], compression: f64) -> Result<(Outcome, Value)> {
-    let served = Served::start(one_thread(), requests, compression).await;
+    let served = Served::start(one_thread(), &shadowed(requests, compression)).await;
     served.stack.bridge.put_shadow(shadow).await;
     let outcome = served.replay(requests, compression).await?;
     tokio::time::sleep(REPORTED_WITHIN).await;
     Ok((outcome, served.stack.bridge.get("/policy").await["shadow"]["tally"].take()))
+}
+
+fn shadowed(requests: &[TraceRequest], compression: f64) -> EngineConfig {
+    EngineConfig { num_blocks: SHADOWED_BLOCKS, ..engine(requests, compression) }
 }
 
 fn one_thread() -> envoy::Options {
@@ -96,8 +104,8 @@ struct Served {
 }
 
 impl Served {
-    async fn start(envoy: envoy::Options, requests: &[TraceRequest], compression: f64) -> Self {
-        let engines = Engine::start_many(ENGINES, &engine(requests, compression)).await;
+    async fn start(envoy: envoy::Options, engine: &EngineConfig) -> Self {
+        let engines = Engine::start_many(ENGINES, engine).await;
         let workers: Vec<_> = engines.iter().map(Engine::worker).collect();
         let options = Options { envoy, family: None, block_size: BLOCK_SIZE, ..Options::default() };
         Self { stack: Stack::start(&workers, options).await, _engines: engines }

@@ -6,10 +6,11 @@ mod trace;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use hyper::Request;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::client::Client;
+use crate::client::{self, Body, Client};
 pub use compare::{Balancing, replay_beside, replay_under};
 pub use trace::{TraceRequest, first, working_set_tokens};
 
@@ -52,13 +53,13 @@ impl Replay {
         let client = Client::new();
         let url = format!("{url}/v1/completions");
         // Prompts are made before the clock starts: making them takes time that arrivals should not wait for.
-        let bodies: Vec<Value> = requests.iter().map(|request| self.body(request)).collect();
+        let made: Vec<Request<Body>> = requests.iter().map(|request| client::json(&url, &self.body(request))).collect();
         let start = Instant::now();
         let mut running = JoinSet::new();
-        for (request, body) in requests.iter().zip(bodies) {
+        for (request, made) in requests.iter().zip(made) {
             tokio::time::sleep_until((start + request.arrival(self.compression)).into()).await;
-            let (client, url) = (client.clone(), url.clone());
-            running.spawn(async move { serve(&client, &url, &body).await });
+            let client = client.clone();
+            running.spawn(async move { serve(&client, made).await });
         }
         let mut outcome = Outcome::default();
         while let Some(served) = running.join_next().await {
@@ -80,8 +81,8 @@ impl Replay {
     }
 }
 
-async fn serve(client: &Client, url: &str, body: &Value) -> Result<Served> {
-    let reply = client.post(url, body).await?;
+async fn serve(client: &Client, request: Request<Body>) -> Result<Served> {
+    let reply = client.send(request).await?;
     ensure!(reply.status == 200, "{}: {}", reply.status, reply.text());
     let text = reply.text();
     let usage =
