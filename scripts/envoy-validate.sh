@@ -9,7 +9,7 @@ trap 'rm -rf "$work"' EXIT
 shopt -s nullglob
 configs=(envoy/*.yaml)
 [ ${#configs[@]} -gt 0 ] || die "no configuration found in envoy/"
-printf '{"resources":[]}\n' >"$work/eds.json"
+printf '{"resources":[]}\n' | tee "$work/prefill-eds.json" >"$work/eds.json"
 for config in "${configs[@]}"; do
   scripts/envoy-config.sh "$config" "$ROOT/$1" "$work" >"$work/envoy.yaml"
   if ! "$DEPS/envoy/envoy" --mode validate --log-level warn --config-path "$work/envoy.yaml" >"$work/log" 2>&1; then

@@ -69,6 +69,8 @@ counters! {
     UnroutedUnknownModel = "unrouted.unknown_model",
     /// Left to Envoy's balancer: the pool has no target that may be chosen.
     UnroutedNoTarget = "unrouted.no_target",
+    /// The prefill engine refused the request, or failed beside a decode call already made; the client was told so.
+    UnroutedPrefillAnswered = "unrouted.prefill_answered",
     /// The request was answered or reset before it was routed: 413, timeout, client gone.
     UnroutedEndedEarly = "unrouted.ended_early",
     /// Left to Envoy's balancer: the filter's configuration was refused, see Envoy's log.
@@ -95,6 +97,22 @@ counters! {
 
     /// Prompts tokenized by the bridge, as the core cannot: exact, but hundreds of times slower.
     BridgeTokenized = "bridge_tokenized",
+    /// Prefill calls sent.
+    HandoffCalls = "handoff.calls",
+    /// Prefill calls without an answer, or answered with 408, 429 or 500 and above.
+    HandoffFailed = "handoff.failed",
+    /// Prefill answers without transfer parameters, or a worker that does not say what the protocol needs: the pool is misconfigured.
+    HandoffMisconfigured = "handoff.misconfigured",
+    /// Decode calls whose prompt is prefilled elsewhere.
+    HandoffDecodes = "handoff.decodes",
+    /// Requests served whole although their pool has targets of its own for prefill or decode.
+    HandoffWhole = "handoff.whole",
+    /// Requests for which no prefill call was left.
+    HandoffOverLimit = "handoff.over_limit",
+    /// Microseconds waited for prefill calls that were answered.
+    HandoffPrefillUs = "handoff.prefill_us",
+    /// Microseconds from decode calls to their first byte: transfer and first token.
+    HandoffDecodeUs = "handoff.decode_us",
 
     /// Routing headers that clients sent and the filter removed.
     StrippedHeaders = "stripped_headers",

@@ -10,7 +10,7 @@
 //! - the response body may be read in the response body callback only;
 //! - the answer to an HTTP call may be read in its callback only, and its headers only when it has any: a call that
 //!   failed has none;
-//! - a request is resumed or answered at most once.
+//! - a request is resumed at most once, and answered at most once and not after its response has begun.
 
 pub mod envoy;
 #[cfg(not(target_family = "wasm"))]
@@ -105,6 +105,8 @@ pub trait Host {
     fn remove_request_header(&self, name: &str);
     /// The first `bytes` bytes of the request body held so far.
     fn request_body(&self, bytes: usize) -> Vec<u8>;
+    /// Replaces the request body, where it may be read. Its length is told in a header of its own.
+    fn set_request_body(&self, body: &[u8]);
     /// Releases a held request.
     fn resume_request(&self);
     /// Answers the request from here.

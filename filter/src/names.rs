@@ -1,5 +1,7 @@
 //! Names shared with Envoy's configuration and with clients.
 
+use kv_routing::handoff::PREFILLER_HEADER;
+
 /// Ordered `ip:port` list that Envoy's `override_host` policy obeys.
 pub const DESTINATION: &str = "x-gateway-destination-endpoint";
 /// Data-parallel rank the engine should use.
@@ -7,7 +9,7 @@ pub const RANK: &str = "x-data-parallel-rank";
 /// Name of the model or adapter the request was routed by.
 pub const MODEL: &str = "x-gateway-model-name";
 /// Request headers only the filter may set: a client's copy is removed, whatever the path.
-pub const OWN_HEADERS: [&str; 3] = [DESTINATION, RANK, MODEL];
+pub const OWN_HEADERS: [&str; 4] = [DESTINATION, RANK, MODEL, PREFILLER_HEADER];
 /// Response header with the decision, when configured.
 pub const EXPLANATION: &str = "x-kv-router-decision";
 /// Filter state with the decision: `%FILTER_STATE(wasm.kv_decision:PLAIN)%`.

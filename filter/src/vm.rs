@@ -8,6 +8,7 @@ use kv_routing::wire::{Decision, RecentPrompt, SourceState, UnixMillis};
 
 use crate::counters::Counters;
 use crate::feed::Feed;
+use crate::flow::Prefills;
 use crate::held::Held;
 use crate::host::Host;
 use crate::view::{Pool, ROW_PERIOD_MS, Refreshed, RoutesBy, Rows, Tokenizers, View};
@@ -49,6 +50,8 @@ pub struct Vm {
     hurried: bool,
     /// Requests held because their prompt is done in slices.
     pub held: Held,
+    /// Prefill calls under way.
+    pub prefills: Prefills,
 }
 
 impl Vm {
@@ -69,6 +72,7 @@ impl Vm {
             turn: host.seed() as u32,
             hurried: false,
             held: Held::default(),
+            prefills: Prefills::default(),
         }
     }
 

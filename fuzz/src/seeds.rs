@@ -13,9 +13,9 @@ use kv_routing::index::{IndexLimits, PrefixIndex};
 use kv_routing::policy::document::Document;
 use kv_routing::target::{Slot, TargetId, Tier};
 use kv_routing::wire::{
-    Booking, BridgeShare, DecisionBatch, Epoch, Generation, Health, LoadRow, LoadRowEntry, Manifest, ManifestHeader,
-    PoolId, PoolManifest, Push, PushReply, Put, RecentPrompt, Role, SourceState, TargetEntry, TargetTable,
-    TokenizerRef, UnixMillis,
+    Booking, Bootstrap, BridgeShare, DecisionBatch, Epoch, Generation, Health, LoadRow, LoadRowEntry, Manifest,
+    ManifestHeader, PoolId, PoolManifest, Push, PushReply, Put, RecentPrompt, Role, SourceState, TargetEntry,
+    TargetTable, TokenizerRef, UnixMillis,
 };
 use serde_json::{Value, json};
 
@@ -197,6 +197,8 @@ fn manifest(epoch: Epoch, generation: Generation) -> Manifest {
         tokenizer: Some(TokenizerRef { id: 9, bytes: 10, parts: 1 }),
         bridge: BridgeShare::None,
         cluster: "workers".into(),
+        handoff: kv_routing::handoff::Protocol::Nixl,
+        prefill_cluster: "prefill".into(),
         stale_after_ms: 3000,
         stale_decay_ms: 60_000,
         predict_ms: 5_000,
@@ -222,6 +224,7 @@ fn table() -> TargetTable {
         waiting: 2,
         kv_usage: 0.5,
         labels: vec![("zone".into(), "a".into())],
+        bootstrap: Some(Bootstrap { host: "10.0.0.1".into(), port: 8998, ranks: 2, engine_id: Some("e".into()) }),
     };
     TargetTable { targets: vec![target] }
 }

@@ -67,7 +67,7 @@ async fn with_a_configuration_the_filter_refuses_envoy_balances() {
 #[tokio::test]
 async fn an_unknown_model_is_left_to_envoy() {
     let recorder = Recorder::start().await;
-    let worker = Worker { address: recorder.address.to_string(), events: None };
+    let worker = Worker { address: recorder.address.to_string(), events: None, ..Worker::default() };
     let mut stack = Stack::start(&[worker], Options::default()).await;
     stack.chat(&prompt::question("another", 1, 100)).await.expect_ok();
     assert_eq!(stack.next_line().await.unrouted.as_deref(), Some("unknown_model"));
@@ -78,8 +78,10 @@ async fn an_unknown_model_is_left_to_envoy() {
 #[tokio::test]
 async fn without_events_and_tokenizer_prefixes_stick() {
     let recorders = [Recorder::start().await, Recorder::start().await, Recorder::start().await];
-    let workers: Vec<_> =
-        recorders.iter().map(|recorder| Worker { address: recorder.address.to_string(), events: None }).collect();
+    let workers: Vec<_> = recorders
+        .iter()
+        .map(|recorder| Worker { address: recorder.address.to_string(), events: None, ..Worker::default() })
+        .collect();
     let mut stack = Stack::start(&workers, Options { family: None, ..Options::default() }).await;
     let mut used = HashSet::new();
     for seed in 0..12 {

@@ -18,7 +18,7 @@ const MODEL: &str = "x-gateway-model-name";
 
 async fn recorded(options: Options) -> (Stack, Recorder) {
     let recorder = Recorder::start().await;
-    let worker = Worker { address: recorder.address.to_string(), events: None };
+    let worker = Worker { address: recorder.address.to_string(), events: None, ..Worker::default() };
     (Stack::start(&[worker], options).await, recorder)
 }
 

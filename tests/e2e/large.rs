@@ -8,7 +8,7 @@ use serde_json::json;
 
 async fn recorded() -> (Stack, Recorder) {
     let recorder = Recorder::start().await;
-    let worker = Worker { address: recorder.address.to_string(), events: None };
+    let worker = Worker { address: recorder.address.to_string(), events: None, ..Worker::default() };
     (Stack::start(&[worker], Options::default()).await, recorder)
 }
 
@@ -59,7 +59,7 @@ async fn a_text_of_8_mb_arrives_whole_and_routed() {
 #[tokio::test]
 async fn a_prompt_of_31_tokens_is_routed_by_load() {
     let recorder = Recorder::start().await;
-    let worker = Worker { address: recorder.address.to_string(), events: None };
+    let worker = Worker { address: recorder.address.to_string(), events: None, ..Worker::default() };
     let mut stack = Stack::start(&[worker], Options { block_size: 32, ..Options::default() }).await;
     let ids: Vec<u32> = (1000..1031).collect();
     stack.complete(&prompt::token_ids("mock", &ids, 1)).await.expect_ok();

@@ -48,7 +48,11 @@ async fn ask(stack: &mut Stack, record: &Value) -> (u64, u64) {
 async fn each_recorded_prompt_finds_the_blocks_the_real_engine_stored() {
     let mut player = Player::start().await.unwrap();
     let recorder = Recorder::start().await;
-    let worker = Worker { address: recorder.address.to_string(), events: Some((player.endpoint().to_owned(), None)) };
+    let worker = Worker {
+        address: recorder.address.to_string(),
+        events: Some((player.endpoint().to_owned(), None)),
+        ..Worker::default()
+    };
     let options =
         Options { model: "tiny".into(), family: Some("qwen2_5"), block_size: BLOCK_SIZE, ..Options::default() };
     let mut stack = Stack::start(&[worker], options).await;

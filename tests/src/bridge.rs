@@ -23,12 +23,16 @@ const WORKERS: &str = "workers.yaml";
 const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// One worker as the workers file names it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Worker {
     /// `ip:port`.
     pub address: String,
     /// PUB endpoint of its KV events, and replay endpoint if it has one; `None`: it publishes none.
     pub events: Option<(String, Option<String>)>,
+    /// The phase it serves; `None`: not told.
+    pub role: Option<&'static str>,
+    /// Port of its bootstrap server, if that is told.
+    pub bootstrap_port: Option<u16>,
 }
 
 /// A running bridge.
@@ -53,12 +57,19 @@ fn is_followed(target: &Value) -> bool {
 
 impl Worker {
     fn entry(&self) -> Value {
-        match &self.events {
+        let mut entry = match &self.events {
             Some((endpoint, replay)) => {
                 json!({"address": self.address, "events": {"endpoint": endpoint, "replay": replay}})
             }
             None => json!({"address": self.address, "events": {"enabled": false}}),
+        };
+        if let Some(role) = self.role {
+            entry["role"] = role.into();
         }
+        if let Some(port) = self.bootstrap_port {
+            entry["bootstrap"] = json!({"port": port});
+        }
+        entry
     }
 }
 

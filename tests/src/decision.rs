@@ -68,6 +68,23 @@ pub struct Decision {
     pub runner_up: Option<RunnerUp>,
     /// Endpoints named after the chosen one.
     pub fallbacks: Vec<String>,
+    /// Where it was prefilled, when not on the target.
+    pub handoff: Option<Handoff>,
+    /// Why a pool with prefill targets served it whole.
+    pub whole: Option<String>,
+}
+
+/// A prefill on another target.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Handoff {
+    /// Protocol.
+    pub protocol: String,
+    /// Endpoint that prefilled.
+    pub prefill: String,
+    /// Leading blocks believed there.
+    pub overlap: Overlap,
+    /// Microseconds the decode call waited for it.
+    pub wait_us: u64,
 }
 
 /// Overlap by tier, in blocks.

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use mock_engine::{EngineConfig, EventsConfig, MockEngine, Model, ModelSource, Speed};
+use mock_engine::{EngineConfig, EventsConfig, MockEngine, Model, ModelSource, Role, Speed};
 
 use crate::bridge::Worker;
 use crate::client::Client;
@@ -80,7 +80,25 @@ impl Engine {
     pub fn worker(&self) -> Worker {
         let endpoint = self.engine.events_endpoint().expect("events are on");
         let replay = self.engine.replay_endpoint().map(str::to_owned);
-        Worker { address: self.address(), events: Some((endpoint.to_owned(), replay)) }
+        let (role, bootstrap_port) = match self.config.transfer.role {
+            Role::Both => (None, None),
+            Role::Decode => (Some("decode"), None),
+            Role::Prefill => (Some("prefill"), self.engine.side_addr().map(|address| address.port())),
+        };
+        Worker { address: self.address(), events: Some((endpoint.to_owned(), replay)), role, bootstrap_port }
+    }
+
+    /// Requests and blocks held for decode engines.
+    pub fn held(&self) -> (usize, usize) {
+        let metrics = self.engine.app().ranks.iter().map(|rank| rank.metrics());
+        metrics.fold((0, 0), |(requests, blocks), rank| (requests + rank.held_requests, blocks + rank.held_blocks))
+    }
+
+    /// One of its metrics, all series added up.
+    pub async fn metric(&self, name: &str) -> u64 {
+        let text = self.client.get(&self.url("/metrics")).await.expect("engine").expect_ok().text();
+        let series = text.lines().filter(|line| line.split(['{', ' ']).next() == Some(name));
+        series.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>() as u64
     }
 
     /// Generation requests it has answered.

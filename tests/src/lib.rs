@@ -4,6 +4,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`stack`] | everything together, as most tests want it |
+//! | [`disagg`] | the same over prefill and decode engines |
 //! | [`envoy`], [`bridge`], [`engine`] | one process each |
 //! | [`recorder`] | an engine that only writes down what reaches it |
 //! | [`player`] | recorded event frames on a real socket |
@@ -26,6 +27,7 @@
 pub mod bridge;
 pub mod client;
 pub mod decision;
+pub mod disagg;
 pub mod engine;
 pub mod envoy;
 pub mod paths;

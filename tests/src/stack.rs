@@ -61,7 +61,9 @@ impl Stack {
     /// Starts Envoy and bridge over `workers`, and waits until every worker is healthy and every Envoy has all state.
     pub async fn start(workers: &[Worker], mut options: Options) -> Self {
         let scratch = Scratch::new();
-        scratch.replace("eds.json", &json!({"resources": []}).to_string());
+        for file in ["eds.json", "prefill-eds.json"] {
+            scratch.replace(file, &json!({"resources": []}).to_string());
+        }
         bridge::write_workers(&scratch, workers);
         let admin_port = ports::free();
         options.envoy.bridge_port = Some(admin_port);
@@ -87,7 +89,9 @@ impl Stack {
         })
         .await;
         wait::until(&format!("{workers} endpoints in Envoy"), SETTLE_LIMIT, || async {
-            (self.envoy.stat("cluster.workers.membership_total").await == workers as u64).then_some(())
+            let members = self.envoy.stat("cluster.workers.membership_total").await
+                + self.envoy.stat("cluster.prefill.membership_total").await;
+            (members == workers as u64).then_some(())
         })
         .await;
     }

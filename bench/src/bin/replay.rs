@@ -5,7 +5,7 @@
 
 use anyhow::Result;
 use clap::Parser;
-use e2e::replay::{self, Balancing};
+use e2e::replay::{self, Balancing, Outcome};
 
 #[derive(Parser)]
 struct Arguments {
@@ -15,25 +15,36 @@ struct Arguments {
     /// How many times faster than recorded everything happens.
     #[arg(long, default_value_t = 5.0)]
     compression: f64,
+    /// Two engines prefill and two decode, by way of choosing them.
+    #[arg(long)]
+    split: bool,
 }
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let Arguments { requests, compression } = Arguments::parse();
+    let Arguments { requests, compression, split } = Arguments::parse();
     let requests = replay::first(requests);
     println!("{} requests, {compression} times as fast; times are in the trace's own time\n", requests.len());
     println!("| balancing | prefix hit rate | TTFT mean | TTFT p90 | TTFT p99 |");
     println!("|---|---|---|---|---|");
+    if split {
+        for (name, policy) in replay::splits() {
+            row(name, &replay::replay_split(&policy, &requests, compression).await?, compression);
+        }
+        return Ok(());
+    }
     for balancing in Balancing::ALL {
-        let outcome = balancing.replay(&requests, compression).await?;
-        println!(
-            "| {} | {:.2} % | {:.0} ms | {:.0} ms | {:.0} ms |",
-            balancing.name(),
-            100.0 * outcome.hit_rate(),
-            outcome.mean().as_secs_f64() * compression * 1e3,
-            outcome.quantile(0.9).as_secs_f64() * compression * 1e3,
-            outcome.quantile(0.99).as_secs_f64() * compression * 1e3,
-        );
+        row(balancing.name(), &balancing.replay(&requests, compression).await?, compression);
     }
     Ok(())
+}
+
+fn row(name: &str, outcome: &Outcome, compression: f64) {
+    println!(
+        "| {name} | {:.2} % | {:.0} ms | {:.0} ms | {:.0} ms |",
+        100.0 * outcome.hit_rate(),
+        outcome.mean().as_secs_f64() * compression * 1e3,
+        outcome.quantile(0.9).as_secs_f64() * compression * 1e3,
+        outcome.quantile(0.99).as_secs_f64() * compression * 1e3,
+    );
 }

@@ -47,7 +47,7 @@ fn worker(pool: &PoolSnapshot, member: &Member) -> Value {
     let targets: Vec<Value> = member.targets.iter().map(|one| target(pool, member, one)).collect();
     json!({
         "address": member.spec.address.to_string(),
-        "role": member.spec.role.as_str(),
+        "role": member.role().as_str(),
         "labels": member.spec.labels,
         "health": member.table_health().as_str(),
         "health_error": member.health_error,
@@ -57,6 +57,7 @@ fn worker(pool: &PoolSnapshot, member: &Member) -> Value {
         "leaving": member.leaving.is_some(),
         "in_endpoint_file": member.listed,
         "in_target_table": member.in_table(),
+        "handoff_error": member.handoff_error,
         "restarts": member.restarts,
         "process_start": member.load.process_start,
         "targets": targets,
@@ -73,6 +74,11 @@ fn target(pool: &PoolSnapshot, member: &Member, target: &MemberTarget) -> Value 
         "running": load.running,
         "waiting": load.waiting,
         "kv_usage": load.kv_usage,
+        "bootstrap": member.bootstrap(target.spec.rank).map(|bootstrap| json!({
+            "address": format!("{}:{}", bootstrap.host, bootstrap.port),
+            "ranks": bootstrap.ranks,
+            "engine_id": bootstrap.engine_id,
+        })),
         "capacity_tokens": load.capacity_tokens,
         "state": target.source.0.as_str(),
         "state_since_unix_ms": target.source.1.0,

@@ -62,7 +62,7 @@ impl AdminArgs {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|source| CliError::System { what: "cannot start the runtime", source })?;
         let Call { method, path, headers, body, wait } = call;
-        let client = WorkerClient::new(admin, TIMEOUT + wait);
+        let client = WorkerClient::new(&admin, TIMEOUT + wait);
         let (status, body) = runtime.block_on(client.send(method, path, &headers, Bytes::from(body)))?;
         Ok((status, serde_json::from_slice(&body)?))
     }

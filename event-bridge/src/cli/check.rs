@@ -118,18 +118,26 @@ impl Report {
             Some(dir) => self.model_dir(dir, &pool.chat),
             None => self.line(2, "no model directory: only token-id prompts are matched exactly"),
         }
-        match &pool.eds_file {
-            Some(path) => {
-                self.line(2, &format!("endpoints of cluster {} are written to {}", pool.cluster, path.display()));
-                if path.parent().is_some_and(|dir| !dir.as_os_str().is_empty() && !dir.is_dir()) {
-                    self.problem(2, &format!("the folder of {} does not exist", path.display()));
-                }
-            }
-            None => self.line(2, &format!("cluster {} has its endpoints from elsewhere", pool.cluster)),
+        self.endpoints(&pool.cluster, pool.eds_file.as_deref());
+        if let Some(path) = &pool.handoff.eds_file {
+            self.line(2, &format!("prefill workers hand over by {}", pool.handoff.protocol.as_str()));
+            self.endpoints(&pool.handoff.cluster, Some(path));
         }
         match &pool.workers {
             WorkerSource::Static(workers) => self.workers(workers),
             WorkerSource::File(path) => self.workers_file(pool, path),
+        }
+    }
+
+    fn endpoints(&mut self, cluster: &str, file: Option<&Path>) {
+        match file {
+            Some(path) => {
+                self.line(2, &format!("endpoints of cluster {cluster} are written to {}", path.display()));
+                if path.parent().is_some_and(|dir| !dir.as_os_str().is_empty() && !dir.is_dir()) {
+                    self.problem(2, &format!("the folder of {} does not exist", path.display()));
+                }
+            }
+            None => self.line(2, &format!("cluster {cluster} has its endpoints from elsewhere")),
         }
     }
 
@@ -181,7 +189,8 @@ impl Report {
         }
         for worker in workers {
             let draining = if worker.drain { ", draining" } else { "" };
-            self.line(2, &format!("worker {} ({}{draining})", worker.address, role(worker.role)));
+            let role = role(worker.role.unwrap_or(Role::Both));
+            self.line(2, &format!("worker {} ({role}{draining})", worker.address));
             for rank in &worker.ranks {
                 let name = rank.rank.map(|rank| format!("rank {rank}: ")).unwrap_or_default();
                 let events = match &rank.events {

@@ -6,6 +6,7 @@
 mod endpoint;
 mod error;
 mod events;
+mod handoff;
 mod parse;
 mod pool;
 mod raw;
@@ -22,6 +23,7 @@ use std::time::Duration;
 pub use endpoint::{IngestEndpoint, PUSH_PATH, WorkerAddress};
 pub use error::{ConfigError, Problem};
 pub use events::{EventDefaults, EventFeed, EventOrigin, EventStream, PortRule};
+pub use handoff::{BootstrapSpec, HandoffConfig};
 pub use parse::{MAX_FILE_BYTES, read};
 pub use pool::{EngineKind, PoolConfig, PoolLimits, PredictConfig, ProbeConfig, StaleConfig, WorkerSource};
 #[cfg(test)]

@@ -8,6 +8,7 @@ use kv_routing::tokens::template::{ContentFormat, RequestedFormat};
 
 use super::error::Problem;
 use super::events::EventDefaults;
+use super::handoff::{self, HandoffConfig};
 use super::raw::{RawChat, RawContentFormat, RawEngine, RawLimits, RawPool, RawPredict, RawProbe, RawStale};
 use super::worker::{self, WorkerDefaults, WorkerSpec};
 use super::{required, within};
@@ -49,6 +50,8 @@ pub struct PoolConfig {
     pub cluster: String,
     /// Endpoint file Envoy watches for that cluster; `None`: the cluster is managed by someone else.
     pub eds_file: Option<PathBuf>,
+    /// Disaggregated serving.
+    pub handoff: HandoffConfig,
     /// Engine of the workers, which decides the names of load metrics.
     pub engine: EngineKind,
     /// How long a removed worker stays an endpoint after it left the target table.
@@ -148,6 +151,7 @@ pub(super) fn resolve(raw: RawPool, field: &str, dir: &Path) -> Result<PoolConfi
         drain_ms,
         workers,
         workers_file,
+        disaggregation,
         chat,
         limits,
         events,
@@ -161,9 +165,11 @@ pub(super) fn resolve(raw: RawPool, field: &str, dir: &Path) -> Result<PoolConfi
         Some(RawEngine::Trtllm) => EngineKind::Trtllm,
     };
     let limits = resolve_limits(limits, &format!("{field}.limits"))?;
+    let handoff = handoff::resolve(disaggregation, engine, &format!("{field}.disaggregation"), dir)?;
     let worker_defaults = WorkerDefaults {
         events: EventDefaults::resolve(events, engine, &format!("{field}.events"))?,
         max_batched_tokens,
+        bootstrap_port: handoff.bootstrap_port,
     };
     let workers = match (workers, workers_file) {
         (Some(list), None) => {
@@ -199,6 +205,7 @@ pub(super) fn resolve(raw: RawPool, field: &str, dir: &Path) -> Result<PoolConfi
         block_size: block_size.map(|size| resolve_block_size(size, &format!("{field}.block_size"))).transpose()?,
         cluster: required(cluster.as_deref().unwrap_or(DEFAULT_CLUSTER), &format!("{field}.cluster"))?,
         eds_file: eds_file.map(|path| dir.join(path)),
+        handoff,
         engine,
         drain: within(drain_ms, DEFAULT_DRAIN_MS, 0..=600_000, &format!("{field}.drain_ms"))?,
         workers,

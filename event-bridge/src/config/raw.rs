@@ -90,6 +90,8 @@ pub(super) struct RawPool {
     pub(super) workers: Option<Vec<RawWorker>>,
     pub(super) workers_file: Option<PathBuf>,
     #[serde(default)]
+    pub(super) disaggregation: RawHandoff,
+    #[serde(default)]
     pub(super) chat: RawChat,
     #[serde(default)]
     pub(super) limits: RawLimits,
@@ -109,6 +111,25 @@ pub(super) enum RawEngine {
     Vllm,
     Sglang,
     Trtllm,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawHandoff {
+    pub(super) protocol: Option<RawProtocol>,
+    pub(super) cluster: Option<String>,
+    pub(super) eds_file: Option<PathBuf>,
+    pub(super) bootstrap_port: Option<u16>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum RawProtocol {
+    Nixl,
+    Mooncake,
+    Sglang,
+    Trtllm,
+    Header,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -202,6 +223,16 @@ pub(super) struct RawWorker {
     #[serde(default)]
     pub(super) drain: bool,
     pub(super) max_batched_tokens: Option<u64>,
+    #[serde(default)]
+    pub(super) bootstrap: RawBootstrap,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawBootstrap {
+    pub(super) host: Option<String>,
+    pub(super) port: Option<u16>,
+    pub(super) engine_id: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]

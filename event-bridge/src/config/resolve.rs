@@ -86,12 +86,14 @@ fn check_pools(pools: &[PoolConfig]) -> Result<(), Problem> {
                 ));
             }
         }
-        if let Some(first) = pool.eds_file.as_ref().and_then(|file| files.insert(file, at)) {
-            return Err(Problem::new(
-                format!("pools[{at}].eds_file"),
-                format!("pool {first} writes the same file"),
-                "give each pool its own endpoint file and cluster",
-            ));
+        for (field, file) in [("eds_file", &pool.eds_file), ("disaggregation.eds_file", &pool.handoff.eds_file)] {
+            if let Some(first) = file.as_ref().and_then(|file| files.insert(file, at)) {
+                return Err(Problem::new(
+                    format!("pools[{at}].{field}"),
+                    format!("pool {first} writes the same file"),
+                    "give each cluster of each pool its own endpoint file",
+                ));
+            }
         }
     }
     Ok(())

@@ -7,6 +7,7 @@ use kv_routing::wire::Role;
 use super::endpoint::WorkerAddress;
 use super::error::Problem;
 use super::events::{EventDefaults, EventFeed, WorkerFeed};
+use super::handoff::BootstrapSpec;
 use super::raw::{RawRole, RawWorker};
 
 /// Most data-parallel ranks of one worker.
@@ -17,8 +18,8 @@ pub const MAX_RANKS: u32 = 1024;
 pub struct WorkerSpec {
     /// HTTP address.
     pub address: WorkerAddress,
-    /// Which phase it serves.
-    pub role: Role,
+    /// Which phase it serves; `None`: what the engine says, else both.
+    pub role: Option<Role>,
     /// Its data-parallel ranks with the events of each. A worker without ranks has one entry, rank `None`.
     pub ranks: Vec<RankSpec>,
     /// The engine is asked where its ranks publish, and which ranks there are when none are configured.
@@ -29,6 +30,8 @@ pub struct WorkerSpec {
     pub drain: bool,
     /// Most prompt tokens it takes in one engine step; `None` when not told.
     pub max_batched_tokens: Option<u64>,
+    /// Where it hands over, when it is a prefill worker.
+    pub bootstrap: BootstrapSpec,
 }
 
 /// One rank of a worker.
@@ -47,6 +50,8 @@ pub struct WorkerDefaults {
     pub events: EventDefaults,
     /// Most prompt tokens of an engine step.
     pub max_batched_tokens: Option<u64>,
+    /// Port of bootstrap servers.
+    pub bootstrap_port: Option<u16>,
 }
 
 pub(super) fn resolve_all(
@@ -80,15 +85,15 @@ pub(super) fn resolve_all(
 }
 
 fn resolve(raw: RawWorker, field: &str, defaults: &WorkerDefaults) -> Result<WorkerSpec, Problem> {
-    let RawWorker { address, role, ranks, first_rank, events, labels, drain, max_batched_tokens } = raw;
+    let RawWorker { address, role, ranks, first_rank, events, labels, drain, max_batched_tokens, bootstrap } = raw;
     let address = WorkerAddress::parse(&address).map_err(|what| {
         Problem::new(format!("{field}.address"), what, "write the address as Envoy sees it, for example 10.0.0.7:8000")
     })?;
-    let role = match role {
-        None | Some(RawRole::Both) => Role::Both,
-        Some(RawRole::Prefill) => Role::Prefill,
-        Some(RawRole::Decode) => Role::Decode,
-    };
+    let role = role.map(|role| match role {
+        RawRole::Both => Role::Both,
+        RawRole::Prefill => Role::Prefill,
+        RawRole::Decode => Role::Decode,
+    });
     let feed = defaults.events.for_worker(events.unwrap_or_default(), address, &format!("{field}.events"))?;
     let ranks = resolve_ranks(ranks, first_rank, field)?
         .into_iter()
@@ -113,6 +118,7 @@ fn resolve(raw: RawWorker, field: &str, defaults: &WorkerDefaults) -> Result<Wor
         labels,
         drain,
         max_batched_tokens: max_batched_tokens.or(defaults.max_batched_tokens),
+        bootstrap: BootstrapSpec::resolve(bootstrap, address, defaults.bootstrap_port),
     })
 }
 
@@ -143,11 +149,12 @@ fn resolve_ranks(ranks: Option<u32>, first: Option<u32>, field: &str) -> Result<
 pub(crate) fn test_worker(address: &str) -> WorkerSpec {
     WorkerSpec {
         address: WorkerAddress::parse(address).unwrap(),
-        role: Role::Both,
+        role: None,
         ranks: vec![RankSpec { rank: None, events: None }],
         ask_sources: false,
         labels: BTreeMap::new(),
         drain: false,
         max_batched_tokens: None,
+        bootstrap: BootstrapSpec::at(WorkerAddress::parse(address).unwrap()),
     }
 }

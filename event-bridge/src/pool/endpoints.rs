@@ -1,5 +1,7 @@
-//! The endpoint file of a pool: when it is written, and what happens when it cannot be.
+//! The endpoint files of a pool, one for prefill workers and one for all others: when they are written, and what happens
+//! when one cannot be.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -12,11 +14,12 @@ use crate::eds::EdsFile;
 /// A file that could not be written is tried again this often.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The endpoint file, if the bridge writes one.
+/// The endpoint files that the bridge writes.
 #[derive(Debug)]
 pub(super) struct Endpoints {
     pool: String,
-    file: Option<EdsFile>,
+    /// With whether it is that of the prefill workers.
+    files: Vec<(bool, EdsFile)>,
     pending: bool,
     /// After a failure: not before then.
     retry_at: Option<Instant>,
@@ -25,8 +28,13 @@ pub(super) struct Endpoints {
 
 impl Endpoints {
     pub(super) fn new(config: &PoolConfig) -> Self {
-        let file = config.eds_file.clone().map(|path| EdsFile::new(path, config.cluster.clone()));
-        Self { pool: config.name.clone(), file, pending: false, retry_at: None, error: None }
+        let clusters =
+            [(false, &config.eds_file, &config.cluster), (true, &config.handoff.eds_file, &config.handoff.cluster)];
+        let file = |(prefill, path, cluster): (bool, &Option<PathBuf>, &String)| {
+            Some((prefill, EdsFile::new(path.clone()?, cluster.clone())))
+        };
+        let files = clusters.into_iter().filter_map(file).collect();
+        Self { pool: config.name.clone(), files, pending: false, retry_at: None, error: None }
     }
 
     /// Members have changed.
@@ -35,29 +43,31 @@ impl Endpoints {
         self.retry_at = None;
     }
 
-    /// Why the file is not up to date, when it is not.
+    /// Why a file is not up to date, when one is not.
     pub(super) fn error(&self) -> Option<&String> {
         self.error.as_ref()
     }
 
-    /// Writes the file if members have changed since, which is what lets new ones into the target table. Returns whether
-    /// it was due and went well.
+    /// Writes the files if members have changed since, which is what lets new ones into the target table. Returns whether
+    /// that was due and went well.
     pub(super) fn write(&mut self, membership: &mut Membership, now: Instant) -> bool {
         if !self.pending || self.retry_at.is_some_and(|at| now < at) {
             return false;
         }
-        match self.file.as_ref().map(|file| file.write(&membership.endpoints())) {
-            Some(Err(error)) => {
-                let text = error.to_string();
-                if self.error.as_ref() != Some(&text) {
-                    error!(pool = self.pool, error = text, "endpoint file not written, new workers have to wait");
+        for (prefill, file) in &self.files {
+            match file.write(&membership.endpoints(*prefill)) {
+                Err(error) => {
+                    let text = error.to_string();
+                    if self.error.as_ref() != Some(&text) {
+                        error!(pool = self.pool, error = text, "endpoint file not written, new workers have to wait");
+                    }
+                    self.error = Some(text);
+                    self.retry_at = Some(now + RETRY);
+                    return false;
                 }
-                self.error = Some(text);
-                self.retry_at = Some(now + RETRY);
-                return false;
+                Ok(true) => info!(pool = self.pool, prefill, "endpoint file written"),
+                Ok(false) => {}
             }
-            Some(Ok(true)) => info!(pool = self.pool, "endpoint file written"),
-            Some(Ok(false)) | None => {}
         }
         self.pending = false;
         self.error = None;

@@ -1,11 +1,12 @@
 //! One worker's stay in a pool.
 
+use kv_routing::handoff::Protocol;
 use kv_routing::target::Slot;
-use kv_routing::wire::{Health, SourceState, UnixMillis};
+use kv_routing::wire::{Bootstrap, Health, Role, SourceState, UnixMillis};
 use tokio::time::Instant;
 
-use crate::config::{RankSpec, WorkerSpec};
-use crate::probe::{EngineLoad, MemberId};
+use crate::config::{BootstrapSpec, RankSpec, WorkerSpec};
+use crate::probe::{EngineHandoff, EngineLoad, HandoffProbe, MemberId};
 
 /// A worker that is in the pool, or still leaving it.
 #[derive(Clone, Debug)]
@@ -30,6 +31,10 @@ pub struct Member {
     pub load_error: Option<String>,
     /// Why it is not known where it publishes its events, when the engine was asked in vain.
     pub events_error: Option<String>,
+    /// What the engine last said of disaggregated serving.
+    pub handoff: EngineHandoff,
+    /// Why it did not say it, when it was asked.
+    pub handoff_error: Option<String>,
     /// Probes that found a new engine process.
     pub restarts: u64,
 }
@@ -63,5 +68,36 @@ impl Member {
     /// Health as the target table shows it.
     pub fn table_health(&self) -> Health {
         if self.spec.drain { Health::Draining } else { self.health }
+    }
+
+    /// Which phase it serves: as configured, else as the engine says.
+    pub fn role(&self) -> Role {
+        self.spec.role.or(self.handoff.role).unwrap_or(Role::Both)
+    }
+
+    /// Where its `rank` hands over; `None` where it does no prefill for others.
+    pub fn bootstrap(&self, rank: Option<u32>) -> Option<Bootstrap> {
+        let BootstrapSpec { host, port, engine_id } = &self.spec.bootstrap;
+        let told = self.handoff.engine_ids.get(&rank.unwrap_or(0));
+        // Ranks are numbered over the whole engine, of which this address may serve a part.
+        let last = self.spec.ranks.iter().filter_map(|rank| rank.rank).max();
+        (self.role() == Role::Prefill).then(|| Bootstrap {
+            host: host.clone(),
+            port: port.or(self.handoff.bootstrap_port).unwrap_or(BootstrapSpec::DEFAULT_PORT),
+            ranks: self.handoff.ranks.or_else(|| last?.checked_add(1)).unwrap_or(1).max(1),
+            engine_id: engine_id.as_ref().or(told).cloned(),
+        })
+    }
+
+    /// What is to be asked of the engine about handing over by `protocol`.
+    pub fn handoff_probe(&self, protocol: Protocol) -> Option<HandoffProbe> {
+        let BootstrapSpec { host, port, engine_id } = &self.spec.bootstrap;
+        match protocol {
+            Protocol::Sglang => Some(HandoffProbe::Sglang),
+            Protocol::Mooncake if self.spec.role == Some(Role::Prefill) && engine_id.is_none() => {
+                Some(HandoffProbe::Mooncake(format!("{host}:{}", port.unwrap_or(BootstrapSpec::DEFAULT_PORT))))
+            }
+            Protocol::Mooncake | Protocol::Nixl | Protocol::TensorRtLlm | Protocol::Header => None,
+        }
     }
 }

@@ -12,14 +12,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kv_routing::target::{Slot, TargetId};
-use kv_routing::wire::{Health, SourceState, UnixMillis};
+use kv_routing::wire::{Health, Role, SourceState, UnixMillis};
 use tokio::time::Instant;
 
 use super::member::{Leaving, Member, MemberTarget};
 use super::slots::Slots;
 use crate::config::{RankSpec, WorkerAddress, WorkerSpec};
 use crate::eds::Endpoint;
-use crate::probe::{EngineLoad, MemberId, ProbeReport};
+use crate::probe::{EngineHandoff, EngineLoad, MemberId, ProbeReport};
 
 /// Workers of a pool.
 #[derive(Debug, Default)]
@@ -71,13 +71,14 @@ impl Membership {
         changes
     }
 
-    /// What the endpoint file should hold.
-    pub(super) fn endpoints(&self) -> Vec<Endpoint> {
+    /// What the endpoint file should hold: that of prefill workers, or that of all others.
+    pub(super) fn endpoints(&self, prefill: bool) -> Vec<Endpoint> {
         let endpoint = |member: &Member| Endpoint {
             address: member.spec.address,
             draining: member.spec.drain || member.leaving.is_some(),
         };
-        self.members.values().map(endpoint).collect()
+        let members = self.members.values().filter(|member| (member.role() == Role::Prefill) == prefill);
+        members.map(endpoint).collect()
     }
 
     /// The endpoint file now holds every endpoint.
@@ -106,7 +107,7 @@ impl Membership {
 
     /// Takes a probe's report. Reports about an earlier stay are ignored.
     pub(super) fn report(&mut self, report: ProbeReport) -> Option<&Member> {
-        let ProbeReport { member, health, health_error, load, sources } = report;
+        let ProbeReport { member, health, health_error, load, sources, handoff } = report;
         let member = self.members.values_mut().find(|candidate| candidate.id == member)?;
         member.health = health;
         member.health_error = health_error;
@@ -124,6 +125,11 @@ impl Membership {
         }
         if let Some(answer) = sources {
             member.events_error = answer.err();
+        }
+        match handoff {
+            Some(Ok(handoff)) => (member.handoff, member.handoff_error) = (handoff, None),
+            Some(Err(error)) => member.handoff_error = Some(error),
+            None => {}
         }
         Some(member)
     }
@@ -174,6 +180,8 @@ fn new_member(id: MemberId, spec: &WorkerSpec) -> Member {
         load: EngineLoad::default(),
         load_error: None,
         events_error: None,
+        handoff: EngineHandoff::default(),
+        handoff_error: None,
         restarts: 0,
     }
 }
@@ -230,7 +238,9 @@ fn update(
         member.targets.push(MemberTarget { slot, spec: rank.clone(), source: (SourceState::None, wall) });
     }
     member.targets.sort_by_key(|target| target.spec.rank);
-    if member.spec.ask_sources != spec.ask_sources {
+    if (member.spec.ask_sources, &member.spec.bootstrap, member.spec.role)
+        != (spec.ask_sources, &spec.bootstrap, spec.role)
+    {
         // Probed from now on with another question.
         changes.joined.push((member.id, spec.clone()));
     }

@@ -2,13 +2,13 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use kv_routing::target::Slot;
-use kv_routing::wire::{Health, SourceState, UnixMillis};
+use kv_routing::wire::{Bootstrap, Health, Role, SourceState, UnixMillis};
 use tokio::time::Instant;
 
 use super::membership::{Changes, Membership};
 use super::table;
 use crate::config::{RankSpec, WorkerAddress, WorkerSpec, test_worker};
-use crate::probe::{EngineLoad, MemberId, ProbeReport};
+use crate::probe::{EngineHandoff, EngineLoad, MemberId, ProbeReport};
 
 const DRAIN: Duration = Duration::from_secs(2);
 
@@ -45,7 +45,7 @@ impl World {
     }
 
     fn write_file(&mut self) {
-        self.file = self.membership.endpoints().iter().map(|endpoint| endpoint.address).collect();
+        self.file = self.membership.endpoints(false).iter().map(|endpoint| endpoint.address).collect();
         self.membership.listed();
         self.check();
     }
@@ -89,7 +89,7 @@ fn a_worker_leaves_through_the_table() {
     world.publish_table();
     let changes = world.apply(vec![worker(2)]);
     assert_eq!((changes.left, changes.ended), (vec![(MemberId(1), address(1))], vec![Slot(0)]));
-    let endpoint = world.membership.endpoints()[0];
+    let endpoint = world.membership.endpoints(false)[0];
     assert_eq!((endpoint.address, endpoint.draining), (address(1), true));
     world.write_file();
     assert!(world.file.contains(&address(1)));
@@ -121,7 +121,7 @@ fn a_worker_that_returns_while_leaving_is_a_new_member_with_a_new_slot() {
     assert_eq!(world.table.len(), 1, "its endpoint never left the file");
     world.now += DRAIN;
     assert!(!world.expire(u64::MAX));
-    assert!(!world.membership.endpoints()[0].draining);
+    assert!(!world.membership.endpoints(false)[0].draining);
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn a_draining_worker_stays_in_file_and_table_and_is_marked_in_both() {
     let mut world = World::new();
     world.apply(vec![WorkerSpec { drain: true, ..worker(1) }]);
     world.write_file();
-    assert!(world.membership.endpoints()[0].draining);
+    assert!(world.membership.endpoints(false)[0].draining);
     let table = table::build(world.membership.members(), None);
     assert_eq!(table.targets[0].health, Health::Draining);
 }
@@ -159,6 +159,7 @@ fn probes_of_an_earlier_stay_are_ignored() {
         health_error: None,
         sources: None,
         load: Some(Ok(EngineLoad { process_start: Some(start), ..EngineLoad::default() })),
+        handoff: None,
     };
     assert!(world.membership.report(report(7, 1.0)).is_none());
     assert_eq!(world.membership.report(report(1, 1.0)).unwrap().restarts, 0);
@@ -200,4 +201,45 @@ fn no_history_puts_a_target_without_an_endpoint_into_the_table() {
         }
     }
     assert!(world.version > 1000);
+}
+
+fn report(member: u64, handoff: EngineHandoff) -> ProbeReport {
+    let member = MemberId(member);
+    ProbeReport {
+        member,
+        health: Health::Healthy,
+        health_error: None,
+        load: None,
+        sources: None,
+        handoff: Some(Ok(handoff)),
+    }
+}
+
+#[test]
+fn prefill_workers_have_their_own_endpoint_file_and_say_where_they_hand_over() {
+    let mut world = World::new();
+    let prefill = WorkerSpec { role: Some(Role::Prefill), ..with_ranks(1, &[2, 3]) };
+    world.apply(vec![prefill, worker(2)]);
+    world.membership.listed();
+    let ports = |world: &World, prefill| -> Vec<u16> {
+        world.membership.endpoints(prefill).iter().map(|endpoint| endpoint.address.socket().port()).collect()
+    };
+    assert_eq!((ports(&world, true), ports(&world, false)), (vec![1], vec![2]));
+    let bootstrap =
+        |world: &World, at: usize| table::build(world.membership.members(), None).targets[at].bootstrap.clone();
+    let expected = Bootstrap { host: "10.0.0.1".into(), port: 8998, ranks: 4, engine_id: None };
+    assert_eq!((bootstrap(&world, 0), bootstrap(&world, 2)), (Some(expected), None));
+
+    // What the engine says fills in what configuration leaves out.
+    let told = EngineHandoff {
+        role: Some(Role::Decode),
+        bootstrap_port: Some(9000),
+        ranks: Some(8),
+        engine_ids: [(3, "e3".to_owned())].into(),
+    };
+    world.membership.report(report(1, told));
+    let expected = Bootstrap { host: "10.0.0.1".into(), port: 9000, ranks: 8, engine_id: Some("e3".into()) };
+    assert_eq!(bootstrap(&world, 1), Some(expected));
+    world.membership.report(report(2, EngineHandoff { role: Some(Role::Prefill), ..EngineHandoff::default() }));
+    assert_eq!((ports(&world, true), ports(&world, false)), (vec![1, 2], vec![]));
 }

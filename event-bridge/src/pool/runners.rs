@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 
 use crate::config::{EngineKind, EventFeed, EventStream, ProbeConfig, RankSpec, WorkerSpec};
 use crate::ingest::Action;
-use crate::probe::{self, MemberId, ProbeHandle, ProbeReport, Subject};
+use crate::probe::{self, HandoffProbe, MemberId, ProbeHandle, ProbeReport, Subject};
 use crate::stream::{
     self, PollHandle, PollSpec, StreamEvent, StreamHandle, StreamLimits, StreamSpec, StreamStats, spawn_poll,
 };
@@ -87,10 +87,12 @@ impl Runners {
         }
     }
 
-    pub(super) fn probe(&mut self, member: MemberId, worker: &WorkerSpec) {
+    /// Probes a worker from now on, in place of any earlier probe of the same member.
+    pub(super) fn probe(&mut self, member: MemberId, worker: &WorkerSpec, handoff: Option<HandoffProbe>) {
         let WorkerSpec { address, ask_sources, .. } = *worker;
         let subject = Subject { member, address, engine: self.engine, ask_sources };
-        self.probes.insert(member, probe::spawn(subject, self.probe_config.clone(), self.reports.clone()));
+        let handle = probe::spawn(subject, handoff, self.probe_config.clone(), self.reports.clone());
+        self.probes.insert(member, handle);
     }
 
     pub(super) fn unprobe(&mut self, member: MemberId) {

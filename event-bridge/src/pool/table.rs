@@ -26,7 +26,7 @@ fn entry(member: &Member, target: &MemberTarget, block_size: Option<BlockSize>) 
         id: TargetId::of(&endpoint, rank),
         endpoint,
         rank,
-        role: member.spec.role,
+        role: member.role(),
         health: member.table_health(),
         source,
         source_since,
@@ -36,6 +36,7 @@ fn entry(member: &Member, target: &MemberTarget, block_size: Option<BlockSize>) 
         waiting: load.waiting,
         kv_usage: load.kv_usage,
         labels: member.spec.labels.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
+        bootstrap: member.bootstrap(rank),
     }
 }
 

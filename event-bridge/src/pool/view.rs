@@ -120,6 +120,8 @@ fn manifest(id: PoolId, config: &PoolConfig, block_size: Option<u32>, bridge: Br
         tokenizer: None,
         bridge,
         cluster: config.cluster.clone(),
+        handoff: config.handoff.protocol,
+        prefill_cluster: config.handoff.cluster.clone(),
         stale_after_ms: config.stale.after_ms,
         stale_decay_ms: config.stale.decay_ms,
         predict_ms: config.predict.ms,

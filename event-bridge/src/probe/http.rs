@@ -1,5 +1,6 @@
 //! Bounded HTTP requests to workers, and to a bridge's admin server, over kept connections.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,8 +10,6 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use thiserror::Error;
-
-use crate::config::WorkerAddress;
 
 /// Largest answer read.
 const MAX_BODY_BYTES: usize = 8 << 20;
@@ -48,17 +47,23 @@ pub enum ProbeError {
 #[derive(Clone, Debug)]
 pub struct WorkerClient {
     client: Client<HttpConnector, Full<Bytes>>,
-    address: WorkerAddress,
+    /// `host:port`.
+    address: String,
     timeout: Duration,
 }
 
 impl WorkerClient {
-    /// A client of `address` that waits at most `timeout` for a whole answer.
-    pub fn new(address: WorkerAddress, timeout: Duration) -> Self {
+    /// A client of `address`, `host:port`, that waits at most `timeout` for a whole answer.
+    pub fn new(address: &impl Display, timeout: Duration) -> Self {
         let mut connector = HttpConnector::new();
         connector.set_connect_timeout(Some(timeout));
         let client = Client::builder(TokioExecutor::new()).pool_max_idle_per_host(1).build(connector);
-        Self { client, address, timeout }
+        Self { client, address: address.to_string(), timeout }
+    }
+
+    /// Its limit.
+    pub fn timeout(&self) -> Duration {
+        self.timeout
     }
 
     /// Body of a successful `GET path`.

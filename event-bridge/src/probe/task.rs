@@ -6,6 +6,7 @@ use kv_routing::wire::Health;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
+use super::handoff::{self, EngineHandoff, HandoffProbe};
 use super::health::HealthTracker;
 use super::http::WorkerClient;
 use super::load::EngineLoad;
@@ -33,6 +34,8 @@ pub struct ProbeReport {
     pub load: Option<Result<EngineLoad, String>>,
     /// Where it publishes, or why that is not known; `None` when it was not asked this time.
     pub sources: Option<Result<Vec<EventSource>, String>>,
+    /// What the engine says of disaggregated serving, or why it does not; `None` when it was not asked.
+    pub handoff: Option<Result<EngineHandoff, String>>,
 }
 
 /// Whom to probe, and for what.
@@ -58,15 +61,24 @@ impl Drop for ProbeHandle {
     }
 }
 
-/// Starts probing, at once and then every interval, until the handle or the receiver is dropped.
-pub fn spawn(subject: Subject, config: ProbeConfig, tx: mpsc::Sender<ProbeReport>) -> ProbeHandle {
+/// Starts probing, at once and then every interval, until the handle or the receiver is dropped. `handoff` says what to ask
+/// about disaggregated serving.
+pub fn spawn(
+    subject: Subject,
+    handoff: Option<HandoffProbe>,
+    config: ProbeConfig,
+    tx: mpsc::Sender<ProbeReport>,
+) -> ProbeHandle {
     let task = tokio::spawn(async move {
         let Subject { address, engine, ask_sources, .. } = subject;
-        let client = WorkerClient::new(address, config.timeout);
+        let client = WorkerClient::new(&address, config.timeout);
         let mut tracker = HealthTracker::new(config.unhealthy_after);
         let mut question = ask_sources.then(|| SourceQuestion::new(engine, address.socket().ip().to_string()));
         loop {
             let mut report = probe(subject, &client, &config, &mut tracker).await;
+            if let (Some(probe), None) = (&handoff, &report.health_error) {
+                report.handoff = Some(handoff::ask(&client, probe).await);
+            }
             if let Some(question) = &mut question {
                 if report.health_error.is_some() {
                     question.doubt();
@@ -95,12 +107,13 @@ async fn probe(
 ) -> ProbeReport {
     if let Err(error) = client.get(&config.health_path).await {
         let health = tracker.record(false);
-        return ProbeReport { member, health, health_error: Some(error.to_string()), load: None, sources: None };
+        let health_error = Some(error.to_string());
+        return ProbeReport { member, health, health_error, load: None, sources: None, handoff: None };
     }
     let health = tracker.record(true);
     let load = match client.get(&config.metrics_path).await {
         Ok(body) => Ok(EngineLoad::parse(&String::from_utf8_lossy(&body), engine)),
         Err(error) => Err(error.to_string()),
     };
-    ProbeReport { member, health, health_error: None, load: Some(load), sources: None }
+    ProbeReport { member, health, health_error: None, load: Some(load), sources: None, handoff: None }
 }

@@ -21,6 +21,8 @@ fn view(version: u64) -> PoolView {
         tokenizer: None,
         bridge: BridgeShare::None,
         cluster: "workers".into(),
+        handoff: kv_routing::handoff::Protocol::Nixl,
+        prefill_cluster: "prefill".into(),
         stale_after_ms: 3000,
         stale_decay_ms: 0,
         predict_ms: 0,

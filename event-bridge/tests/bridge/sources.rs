@@ -91,7 +91,7 @@ async fn sockets(bridge: &Bridge) -> Vec<(Option<u64>, Option<String>)> {
 /// Blocks in the index, by rank.
 pub(crate) async fn held(bridge: &Bridge) -> BTreeMap<Option<u64>, BTreeSet<String>> {
     let address = WorkerAddress::parse(&bridge.admin_address().to_string()).unwrap();
-    let text = WorkerClient::new(address, PATIENCE).get("/index").await.unwrap();
+    let text = WorkerClient::new(&address, PATIENCE).get("/index").await.unwrap();
     let mut held: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
     for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
         let line: Value = serde_json::from_slice(line).unwrap();

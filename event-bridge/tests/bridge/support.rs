@@ -79,14 +79,14 @@ pub(crate) fn one_envoy() -> Value {
 /// A JSON answer of the admin server, whatever its status.
 pub(crate) async fn admin(bridge: &Bridge, path: &str) -> Result<Value, String> {
     let address = WorkerAddress::parse(&bridge.admin_address().to_string()).unwrap();
-    let body = WorkerClient::new(address, PATIENCE).get(path).await.map_err(|error| error.to_string())?;
+    let body = WorkerClient::new(&address, PATIENCE).get(path).await.map_err(|error| error.to_string())?;
     serde_json::from_slice(&body).map_err(|error| error.to_string())
 }
 
 /// The text of `/metrics`.
 pub(crate) async fn metrics(bridge: &Bridge) -> String {
     let address = WorkerAddress::parse(&bridge.admin_address().to_string()).unwrap();
-    let body = WorkerClient::new(address, PATIENCE).get("/metrics").await.unwrap();
+    let body = WorkerClient::new(&address, PATIENCE).get("/metrics").await.unwrap();
     String::from_utf8(body.to_vec()).unwrap()
 }
 

@@ -33,7 +33,7 @@ impl Flow {
     /// What a callback without news means: a request in preparation stays held, any other has been released.
     pub(super) fn as_held(&self) -> Next {
         match self.state {
-            State::Preparing(_) | State::Asking(_) => Next::AwaitBody,
+            State::Preparing(_) | State::Asking(_) | State::Handing(_) => Next::AwaitBody,
             _ => Next::Release,
         }
     }

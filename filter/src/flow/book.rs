@@ -8,10 +8,12 @@ use kv_routing::target::TargetId;
 use kv_routing::tokens::PreparedPrompt;
 use kv_routing::wire::{Decision, Imagined, TargetEntry, UnixMillis};
 
+use super::prefill::Call;
 use super::prompt::{Asked, Prompt};
 use super::usage::UsageTail;
+use crate::host::Host;
 use crate::view::Pool;
-use crate::vm::Vm;
+use crate::vm::{Vm, without_events};
 
 /// A routed request.
 #[derive(Debug)]
@@ -27,10 +29,12 @@ pub(super) struct Routed {
     pub(super) explanation: Option<String>,
     pub(super) first_byte: bool,
     pub(super) failed: bool,
-    /// Its prompt among those that count as held.
-    pub(super) recent: Option<RecentId>,
     /// What the bridge is to know, until it is told.
-    pub(super) decision: Option<Decision>,
+    pub(super) pending: Option<Pending>,
+    /// The prefill elsewhere, while it may be under way.
+    pub(super) prefill: Option<Call>,
+    /// When the decode call of a request prefilled elsewhere was let go (nanoseconds).
+    pub(super) handed_at: Option<u64>,
     /// Last bytes of the response, while they may hold the engine's report.
     pub(super) usage: Option<UsageTail>,
 }
@@ -42,6 +46,53 @@ pub(super) struct Predicted {
     pub(super) block: u32,
     /// Whether that is the whole prompt.
     pub(super) whole: bool,
+}
+
+/// A decision, until it is known what became of it.
+#[derive(Debug)]
+pub(super) struct Pending {
+    decision: Decision,
+    /// Its prompt among those that count as held.
+    recent: Option<RecentId>,
+}
+
+impl Pending {
+    /// The prompt counts as held by `target` from now on.
+    pub(super) fn new(
+        vm: &mut Vm,
+        asked: &Asked,
+        prompt: &Prompt,
+        choice: &Choice,
+        target: &TargetEntry,
+        shadow: Option<Imagined>,
+        now: UnixMillis,
+    ) -> Self {
+        let decision = decision(asked, prompt, choice, target, shadow, now);
+        let recent = vm.count_as_held(&asked.pool, &decision, now);
+        Self { decision, recent }
+    }
+
+    /// Tells what became of it: who has computed the prompt (`None`: who was to), if anyone has.
+    pub(super) fn settle(
+        self,
+        vm: &mut Vm,
+        host: &impl Host,
+        pool: &Pool,
+        by: Option<TargetId>,
+        answered: bool,
+        now: UnixMillis,
+    ) {
+        let target = by.unwrap_or(self.decision.target);
+        let moved = self.decision.target != target;
+        let decision = Decision { target, answered, ..self.decision };
+        if let Some(recent) = self.recent.filter(|_| moved || !answered) {
+            vm.recent.retract(recent);
+        }
+        if answered && (moved || without_events(pool, target)) {
+            vm.count_as_held(pool, &decision, now);
+        }
+        vm.report(host, decision, now);
+    }
 }
 
 /// Puts the load of a request on its target.
@@ -60,13 +111,19 @@ pub(super) fn book(
         prefill_tokens: choice.prefill_tokens.saturating_mul(asked.prompts.into()),
         checkpoints,
     };
+    book_request(vm, request, now)
+}
+
+/// Puts a load on its target.
+pub(super) fn book_request(vm: &mut Vm, request: BookingRequest, now: UnixMillis) -> BookingId {
+    let target = request.target;
     let booking = vm.ledger.book(request);
-    vm.note_peak(target.id, now);
+    vm.note_peak(target, now);
     booking
 }
 
 /// The decision as the bridge gets it.
-pub(super) fn decision(
+fn decision(
     asked: &Asked,
     prompt: &Prompt,
     choice: &Choice,

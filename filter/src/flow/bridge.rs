@@ -57,6 +57,8 @@ impl Flow {
     pub(super) fn on_answer(&mut self, vm: &mut Vm, host: &impl Host, answer: Answer) -> Next {
         match std::mem::replace(&mut self.state, State::Over) {
             State::Asking(asking) => self.on_tokenized(vm, host, *asking, answer),
+            State::Handing(handing) => self.take_prefill(vm, host, handing, answer),
+            State::Routed(routed) => self.note_prefill(vm, host, routed, answer),
             other => {
                 self.state = other;
                 self.as_held()

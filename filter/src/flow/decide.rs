@@ -3,10 +3,11 @@
 use std::rc::Rc;
 
 use kv_routing::index::{Overlaps, lookup};
-use kv_routing::policy::{Checkpoints, Outcome, Phase, Situation, TargetLoad};
+use kv_routing::policy::{Checkpoints, Outcome, Phase, Plan, Situation, TargetLoad};
 use kv_routing::wire::{TargetEntry, UnixMillis};
 
 use super::policy::Said;
+use super::prefill::Handing;
 use super::prompt::{Asked, Prompt};
 use super::{Flow, Next, Unrouted, millis};
 use crate::counters::Counter;
@@ -24,8 +25,8 @@ impl Flow {
         let overlaps = overlaps(vm, host, &asked.pool, &prompt);
         self.timings.lookup = self.lap(host);
         let checkpoints = Checkpoints::of(&prompt.prepared.chain);
-        let (outcome, said) = self.choose(vm, host, &asked, &prompt, &overlaps, &checkpoints, now);
-        let choice = match outcome {
+        let (plan, mut said) = self.choose(vm, host, &asked, &prompt, &overlaps, &checkpoints, now);
+        let choice = match plan.outcome {
             Outcome::Chosen(choice) => choice,
             Outcome::Pass(reason) => return self.unrouted(vm, host, reason.into()),
             Outcome::Refused(refusal) => return self.refuse(vm, host, &said, &refusal),
@@ -34,6 +35,10 @@ impl Flow {
             return self.unrouted(vm, host, Unrouted::Internal);
         };
         self.timings.pick = self.lap(host);
+        if let (Some(decode), Some(rules)) = (plan.decode, said.handoff.take()) {
+            let handing = Handing::new(vm, asked, prompt, said, rules, checkpoints, choice, decode);
+            return self.hand_over(vm, host, handing);
+        }
         self.release_routed(vm, host, asked, &prompt, &choice, &target, &said, checkpoints, now)
     }
 
@@ -47,7 +52,7 @@ impl Flow {
         overlaps: &Overlaps,
         checkpoints: &Checkpoints,
         now: UnixMillis,
-    ) -> (Outcome, Said) {
+    ) -> (Plan, Said) {
         let pool = &asked.pool;
         let loads = TargetLoad::of_all(&pool.targets, &vm.ledger, vm.rows.others(), &mut vm.peaks, checkpoints, now);
         let predicted = vm.predicted(pool, &prompt.prepared.chain, now);

@@ -12,11 +12,19 @@ impl Flow {
                 let now = millis(host.now_nanos());
                 vm.ledger.end(routed.booking, routed.failed);
                 routed.settle(vm, host, false, now);
+                if let Some(call) = routed.prefill {
+                    call.end(vm, false);
+                }
                 vm.rows.touch();
                 vm.flush_row(host, now);
             }
+            State::Handing(handing) => {
+                vm.counters.count(host, Unrouted::EndedEarly.counter());
+                handing.end(vm, host);
+                vm.flush_row(host, millis(host.now_nanos()));
+            }
             State::Reading(..) | State::Preparing(_) | State::Asking(_) => {
-                vm.counters.count(host, Unrouted::EndedEarly.counter())
+                vm.counters.count(host, Unrouted::EndedEarly.counter());
             }
             State::Fresh | State::Passed | State::Over => {}
         }

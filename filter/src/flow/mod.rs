@@ -14,7 +14,7 @@
 //!     ▼                                            │                      │
 //!   decide: look up, price, pick ◀─────────────────┘ ─────────────────────┘
 //!     │    └── refused by its policy ──▶ answered from here ──▶ Over
-//!     │ book, set headers, release
+//!     │ book, set headers, release (or prefill elsewhere first: see `prefill`)
 //!     ▼
 //!   Routed ── first byte ends the prefill booking, the end of the stream the rest
 //!     │
@@ -33,6 +33,7 @@ mod decide;
 mod end;
 mod headers;
 mod policy;
+mod prefill;
 mod prompt;
 mod refuse;
 mod release;
@@ -53,9 +54,11 @@ use crate::names;
 use crate::vm::Vm;
 
 pub use headers::pass_unconfigured;
+pub use prefill::Prefills;
 
 use book::Routed;
 use bridge::Asking;
+use prefill::Handing;
 use prompt::Waiting;
 
 /// State of one request.
@@ -77,6 +80,8 @@ enum State {
     Reading(Endpoint, Headers),
     Preparing(Box<Waiting>),
     Asking(Box<Asking>),
+    /// Its prefill call is under way.
+    Handing(Box<Handing>),
     Passed,
     Routed(Box<Routed>),
     Over,
@@ -94,6 +99,7 @@ enum Unrouted {
     NoTarget,
     PolicyPass,
     Busy,
+    PrefillAnswered,
     EndedEarly,
     BadConfiguration,
     Internal,
@@ -111,6 +117,7 @@ impl Unrouted {
             Self::NoTarget => Counter::UnroutedNoTarget,
             Self::PolicyPass => Counter::UnroutedPolicy,
             Self::Busy => Counter::UnroutedBusy,
+            Self::PrefillAnswered => Counter::UnroutedPrefillAnswered,
             Self::EndedEarly => Counter::UnroutedEndedEarly,
             Self::BadConfiguration => Counter::UnroutedBadConfiguration,
             Self::Internal => Counter::UnroutedInternal,
@@ -135,7 +142,9 @@ enum Next {
     AwaitSlice,
     /// Hold it for the answer to this HTTP call.
     AwaitAnswer(u32),
-    /// It was answered from here.
+    /// Release it; the answer to this HTTP call is of interest all the same.
+    ReleaseAwaiting(u32),
+    /// Nothing: it was answered from here, or is on its way already.
     Answered,
 }
 
@@ -216,6 +225,11 @@ impl Stream {
                 vm.held.await_answer(call, self.context, Rc::clone(&self.flow));
                 Verdict::Pause
             }
+            Next::ReleaseAwaiting(call) => {
+                drop(flow);
+                vm.held.await_answer(call, self.context, Rc::clone(&self.flow));
+                Verdict::Continue
+            }
         }
     }
 }
@@ -252,6 +266,10 @@ fn go_on<H: Host>(
     match next {
         Ok(Next::AwaitSlice) => vm.held.hold(host, context, flow),
         Ok(Next::AwaitAnswer(call)) => vm.held.await_answer(call, context, flow),
+        Ok(Next::ReleaseAwaiting(call)) => {
+            vm.held.await_answer(call, context, flow);
+            host.resume_request();
+        }
         Ok(Next::Answered) => {}
         Ok(Next::Release | Next::AwaitBody) | Err(_) => host.resume_request(),
     }
@@ -268,7 +286,7 @@ impl Flow {
     #[inline(never)]
     fn lap(&mut self, host: &impl Host) -> u32 {
         let began = std::mem::replace(&mut self.mark, host.now_nanos());
-        u32::try_from(self.mark.saturating_sub(began) / 1000).unwrap_or(u32::MAX)
+        micros(began, self.mark)
     }
 
     /// Leaves the request to Envoy's balancer and says why.
@@ -283,6 +301,11 @@ impl Flow {
 fn leave_to_envoy(vm: &Vm, host: &impl Host, why: Unrouted) {
     vm.counters.count(host, why.counter());
     host.set_filter_state(names::DECISION_STATE, format!("{{\"unrouted\":\"{}\"}}", why.word()).as_bytes());
+}
+
+/// Microseconds from `began` to `now`, both in nanoseconds.
+fn micros(began: u64, now: u64) -> u32 {
+    u32::try_from(now.saturating_sub(began) / 1000).unwrap_or(u32::MAX)
 }
 
 fn millis(nanos: u64) -> UnixMillis {

@@ -4,10 +4,10 @@ use std::rc::Rc;
 
 use kv_routing::openai::{Endpoint, InferenceRequest};
 use kv_routing::policy::document::{
-    Document, ExplainLevel, Facts, Mode, Policy, RuleSet, Selection, SessionKey, Shadow,
+    Disaggregation, Document, ExplainLevel, Facts, Mode, Policy, RuleSet, Selection, SessionKey, Shadow,
 };
 use kv_routing::policy::session::{self, SessionId};
-use kv_routing::policy::{Choice, Hints, Outcome, Rng, Situation, SplitMix64, prefix_key, route};
+use kv_routing::policy::{Choice, Hints, Outcome, Plan, Rng, Situation, SplitMix64, Whole, plan, prefix_key};
 use kv_routing::target::TargetId;
 use kv_routing::wire::{Imagined, UnixMillis, keys};
 
@@ -41,6 +41,10 @@ pub(super) struct Said {
     pub(super) explain: ExplainLevel,
     /// What the shadow would have done, when it looked.
     pub(super) imagined: Option<Imagined>,
+    /// The policy's rules for handing over, of a request that is.
+    pub(super) handoff: Option<Disaggregation>,
+    /// Why it is not, in a pool where others are.
+    pub(super) whole: Option<Whole>,
 }
 
 impl Ruled {
@@ -82,6 +86,11 @@ fn sampled(shadow: &Shadow, rng: &mut impl Rng) -> bool {
 }
 
 impl Asked {
+    /// The path it came by.
+    pub(super) fn endpoint(&self) -> Endpoint {
+        self.ruled.endpoint
+    }
+
     /// The policy by `rules`, or `configured` when there are none.
     fn select<'a>(
         &'a self,
@@ -125,32 +134,34 @@ impl Asked {
         configured: &Policy,
         prompt: &Prompt,
         situation: &Situation<'_>,
-    ) -> (Outcome, Said) {
+    ) -> (Plan, Said) {
         let tokens = Some(prompt.prepared.tokens);
         let (policy, rule) = match self.select(self.ruled.live(), configured, tokens) {
             Selection::Chosen(policy, rule) => (policy, rule),
             Selection::NeedsTokens => (Policy::builtin(), None),
         };
+        vm.turn = vm.turn.wrapping_add(1);
+        // Live and shadow draw the same random numbers: where they differ, their documents do.
+        let mut shadow_rng = vm.rng.clone();
+        let plan = self.follow(vm, host, policy, prompt, situation, None);
         let mut said = Said {
             policy: policy.name.clone(),
             rule: rule.map_or(DEFAULT_RULE, |rule| rule.name.as_str()).to_owned(),
             explain: policy.explain,
             imagined: None,
+            handoff: plan.decode.is_some().then(|| policy.disaggregation.clone()),
+            whole: plan.whole,
         };
-        vm.turn = vm.turn.wrapping_add(1);
-        // Live and shadow draw the same random numbers: where they differ, their documents do.
-        let mut shadow_rng = vm.rng.clone();
-        let outcome = self.follow(vm, host, policy, prompt, situation, None);
         if let Some(shadow) = self.ruled.shadow() {
             let policy = match self.select(Some(shadow), configured, tokens) {
                 Selection::Chosen(policy, _) => policy,
                 Selection::NeedsTokens => Policy::builtin(),
             };
-            let imagined = self.follow(vm, host, policy, prompt, situation, Some(&mut shadow_rng));
-            count_agreement(vm, host, &outcome, &imagined);
+            let imagined = self.follow(vm, host, policy, prompt, situation, Some(&mut shadow_rng)).outcome;
+            count_agreement(vm, host, &plan.outcome, &imagined);
             said.imagined = Some(self.imagined(&imagined, situation));
         }
-        (outcome, said)
+        (plan, said)
     }
 
     /// What `policy` makes of the request: for real, or without effect by random numbers of its own.
@@ -162,7 +173,7 @@ impl Asked {
         prompt: &Prompt,
         situation: &Situation<'_>,
         imaginary: Option<&mut SplitMix64>,
-    ) -> Outcome {
+    ) -> Plan {
         let session = self.session(policy);
         let bucket = session.as_ref().map(|(id, _)| host.shared(&keys::sessions(id.bucket())));
         let now_seconds = seconds(situation.now);
@@ -182,8 +193,8 @@ impl Asked {
             _ => *situation,
         };
         let real = imaginary.is_none();
-        let outcome = route(&situation, policy, &hints, imaginary.unwrap_or(&mut vm.rng));
-        if let (true, Outcome::Chosen(choice), Some((id, ttl))) = (real, &outcome, session)
+        let plan = plan(&situation, policy, self.handoff(), &hints, imaginary.unwrap_or(&mut vm.rng));
+        if let (true, Outcome::Chosen(choice), Some((id, ttl))) = (real, &plan.outcome, session)
             && let Some(target) = chosen(choice, &situation)
         {
             let bucket = bucket.unwrap_or_default();
@@ -195,7 +206,7 @@ impl Asked {
                 vm.counters.count(host, Counter::SessionsContended);
             }
         }
-        outcome
+        plan
     }
 
     /// The request's session under `policy`, and its time to live.

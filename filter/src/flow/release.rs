@@ -1,21 +1,34 @@
 //! Book the load, name the targets, let the request go.
 
-use std::rc::Rc;
-
 use kv_routing::policy::document::ExplainLevel;
-use kv_routing::policy::{Checkpoints, Choice, Explanation, Rung, Trace};
+use kv_routing::policy::{BookingId, Checkpoints, Choice, Explanation, HandoffShown, Rung, Trace, Whole};
 use kv_routing::wire::{TargetEntry, UnixMillis};
 
-use super::book::{Predicted, Routed, book, decision};
+use super::book::{Pending, Predicted, Routed, book};
 use super::decide::endpoint_list;
 use super::policy::Said;
+use super::prefill::Call;
 use super::prompt::{Asked, Prompt};
 use super::usage::UsageTail;
-use super::{Flow, Next, State};
+use super::{Flow, Next, State, millis};
 use crate::counters::Counter;
 use crate::host::Host;
 use crate::names;
 use crate::vm::Vm;
+
+/// What is known of a request when it is released.
+pub(super) struct Released<'a> {
+    pub(super) booking: BookingId,
+    /// What the bridge is yet to know.
+    pub(super) pending: Option<Pending>,
+    pub(super) predicted: Option<Predicted>,
+    /// The prefill under way elsewhere.
+    pub(super) prefill: Option<Call>,
+    /// Where it was prefilled.
+    pub(super) handoff: Option<HandoffShown<'a>>,
+    /// When it was let go, if it was prefilled elsewhere (nanoseconds).
+    pub(super) handed_at: Option<u64>,
+}
 
 impl Flow {
     #[allow(clippy::too_many_arguments)]
@@ -32,13 +45,33 @@ impl Flow {
         now: UnixMillis,
     ) -> Next {
         let booking = book(vm, &asked, prompt, choice, target, checkpoints, now);
-        let decision = decision(&asked, prompt, choice, target, said.imagined, now);
-        let recent = vm.count_as_held(&asked.pool, &decision, now);
+        let pending = Pending::new(vm, &asked, prompt, choice, target, said.imagined, now);
         vm.flush_row(host, now);
-        self.name_targets(host, &asked, choice, target);
-        let explanation = self.explain(host, &asked, prompt, choice, said, now);
+        if said.whole.is_some() {
+            vm.counters.count(host, Counter::HandoffWhole);
+        }
         let predicted = predicted(&asked, prompt, choice);
         count(vm, host, prompt, choice, predicted);
+        let released =
+            Released { booking, pending: Some(pending), predicted, prefill: None, handoff: None, handed_at: None };
+        self.let_go(host, asked, prompt, choice, target, said, released)
+    }
+
+    /// Names the targets of a request that is booked, and releases it.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn let_go(
+        &mut self,
+        host: &impl Host,
+        asked: Asked,
+        prompt: &Prompt,
+        choice: &Choice,
+        target: &TargetEntry,
+        said: &Said,
+        released: Released<'_>,
+    ) -> Next {
+        let Released { booking, pending, predicted, prefill, handoff, handed_at } = released;
+        self.name_targets(host, &asked, choice, target);
+        let explanation = self.explain(host, &asked, prompt, choice, said, handoff);
         self.state = State::Routed(Box::new(Routed {
             booking,
             target: target.id,
@@ -48,10 +81,11 @@ impl Flow {
             explanation,
             first_byte: false,
             failed: false,
-            recent,
-            decision: Some(decision),
+            pending,
+            prefill,
+            handed_at,
             usage: Some(UsageTail::new(asked.stream)),
-            pool: Rc::clone(&asked.pool),
+            pool: asked.pool,
         }));
         Next::Release
     }
@@ -68,6 +102,7 @@ impl Flow {
     }
 
     /// Writes the decision into filter state; returns it when a response header is to carry it too.
+    #[allow(clippy::too_many_arguments)]
     fn explain(
         &self,
         host: &impl Host,
@@ -75,7 +110,7 @@ impl Flow {
         prompt: &Prompt,
         choice: &Choice,
         said: &Said,
-        now: UnixMillis,
+        handoff: Option<HandoffShown<'_>>,
     ) -> Option<String> {
         if said.explain == ExplainLevel::Off {
             return None;
@@ -87,9 +122,11 @@ impl Flow {
             tokens: prompt.prepared.tokens,
             blocks: u32::try_from(prompt.prepared.chain.len()).unwrap_or(u32::MAX),
             tokenized_by: prompt.by_bridge.then_some("bridge"),
+            handoff,
+            whole: said.whole.map(Whole::as_str),
             us: self.timings,
             trace: (said.explain == ExplainLevel::Trace)
-                .then(|| Trace::of(&prompt.prepared.chain, prompt.block_size, now)),
+                .then(|| Trace::of(&prompt.prepared.chain, prompt.block_size, millis(self.mark))),
             ..Explanation::of(choice, &asked.pool.targets)
         };
         let json = explanation.to_json();
@@ -98,14 +135,14 @@ impl Flow {
     }
 }
 
-fn predicted(asked: &Asked, prompt: &Prompt, choice: &Choice) -> Option<Predicted> {
+pub(super) fn predicted(asked: &Asked, prompt: &Prompt, choice: &Choice) -> Option<Predicted> {
     let block = prompt.block_size.tokens();
     let tokens = choice.overlap.total().saturating_mul(block);
     let whole = tokens == prompt.prepared.tokens;
     (choice.rung == Rung::Exact && prompt.exact && asked.single).then_some(Predicted { tokens, block, whole })
 }
 
-fn count(vm: &Vm, host: &impl Host, prompt: &Prompt, choice: &Choice, predicted: Option<Predicted>) {
+pub(super) fn count(vm: &Vm, host: &impl Host, prompt: &Prompt, choice: &Choice, predicted: Option<Predicted>) {
     let counters = &vm.counters;
     counters.count(host, Counter::Routed);
     counters.count(

@@ -1,13 +1,13 @@
 //! Response: learn which host really serves, end the prefill booking at the first byte, read the engine's report.
 
-use kv_routing::wire::{Decision, UnixMillis};
+use kv_routing::wire::UnixMillis;
 
 use super::book::{Predicted, Routed};
-use super::{Flow, State, Unrouted, millis};
+use super::{Flow, State, micros, millis};
 use crate::counters::Counter;
 use crate::host::Host;
 use crate::names;
-use crate::vm::{Vm, without_events};
+use crate::vm::Vm;
 
 /// Responses with this status or above count as failures of the target.
 const FAILURE_STATUS: u32 = 500;
@@ -20,14 +20,12 @@ impl Flow {
             State::Routed(routed) => routed,
             State::Passed | State::Over => return,
             // Envoy answered a request that was still held: 413, a timeout. It must not be released any more.
-            State::Fresh | State::Reading(..) | State::Preparing(_) | State::Asking(_) => {
-                vm.counters.count(host, Unrouted::EndedEarly.counter());
-                self.state = State::Over;
-                return;
+            State::Fresh | State::Reading(..) | State::Preparing(_) | State::Asking(_) | State::Handing(_) => {
+                return self.on_done(vm, host);
             }
         };
         follow(vm, host, routed);
-        let status = status(host);
+        let status = status(host.response_header(":status"));
         if status >= FAILURE_STATUS {
             routed.failed = true;
             vm.counters.count(host, Counter::Failed);
@@ -65,6 +63,12 @@ impl Routed {
         if !std::mem::replace(&mut self.first_byte, true) {
             let now = millis(host.now_nanos());
             vm.ledger.release_prefill(self.booking);
+            if let Some(call) = self.prefill.take() {
+                call.end(vm, false);
+            }
+            if let Some(at) = self.handed_at {
+                vm.counters.add(host, Counter::HandoffDecodeUs, micros(at, host.now_nanos()));
+            }
             self.settle(vm, host, answered, now);
             vm.rows.touch();
             vm.flush_row(host, now);
@@ -73,16 +77,10 @@ impl Routed {
 
     /// Tells what became of the decision, once: who has computed the prompt, if anyone has.
     pub(super) fn settle(&mut self, vm: &mut Vm, host: &impl Host, answered: bool, now: UnixMillis) {
-        let Some(decision) = self.decision.take() else { return };
-        let moved = decision.target != self.target;
-        let decision = Decision { target: self.target, answered, ..decision };
-        if let Some(recent) = self.recent.filter(|_| moved || !answered) {
-            vm.recent.retract(recent);
-        }
-        if answered && (moved || without_events(&self.pool, self.target)) {
-            vm.count_as_held(&self.pool, &decision, now);
-        }
-        vm.report(host, decision, now);
+        let Some(pending) = self.pending.take() else { return };
+        // Whoever decodes has not computed a prompt that was prefilled elsewhere.
+        let by = self.handed_at.is_none().then_some(self.target);
+        pending.settle(vm, host, &self.pool, by, answered, now);
     }
 }
 
@@ -125,7 +123,7 @@ fn follow(vm: &mut Vm, host: &impl Host, routed: &mut Routed) {
     vm.rows.touch();
 }
 
-fn status(host: &impl Host) -> u32 {
-    let text = host.response_header(":status");
+/// The number in a `:status` header; 0 when there is none.
+pub(super) fn status(text: Option<Vec<u8>>) -> u32 {
     text.and_then(|text| std::str::from_utf8(&text).ok()?.parse().ok()).unwrap_or(0)
 }

@@ -63,6 +63,10 @@ impl Host for EnvoyHost {
         buffer(BufferType::HttpRequestBody, 0, bytes)
     }
 
+    fn set_request_body(&self, body: &[u8]) {
+        let _always_ok = hostcalls::set_buffer(BufferType::HttpRequestBody, 0, usize::MAX, body);
+    }
+
     fn resume_request(&self) {
         let _always_ok = hostcalls::resume_http_request();
     }

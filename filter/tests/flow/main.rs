@@ -21,6 +21,7 @@ mod headers;
 mod ingest;
 mod policies;
 mod predicted;
+mod prefill;
 mod response;
 mod routing;
 mod rows;

@@ -105,6 +105,8 @@ impl Stage {
             tokenizer: None,
             bridge: BridgeShare::None,
             cluster: "workers".into(),
+            handoff: kv_routing::handoff::Protocol::Nixl,
+            prefill_cluster: "prefill".into(),
             stale_after_ms: 3000,
             stale_decay_ms: 10_000,
             predict_ms: 0,
@@ -209,7 +211,8 @@ impl Stage {
     /// Opens a POST of `path` on thread `at`, with more to come.
     pub fn open(&mut self, at: usize, path: &str, headers: &[(&str, &[u8])]) -> Exchange {
         let Thread { host, vm, .. } = &mut self.threads[at];
-        let mut pairs: Vec<(&str, &[u8])> = vec![(":method", b"POST"), (":path", path.as_bytes())];
+        let mut pairs: Vec<(&str, &[u8])> =
+            vec![(":method", b"POST"), (":path", path.as_bytes()), (":authority", b"llm")];
         pairs.extend_from_slice(headers);
         Exchange::open(host, vm, &self.config, &pairs, false)
     }

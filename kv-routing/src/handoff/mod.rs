@@ -6,7 +6,7 @@
 //! | protocol | prefill call | decode call | order |
 //! |---|---|---|---|
 //! | vLLM, NIXL | one token, `kv_transfer_params` asking for remote decode | `kv_transfer_params` of the prefill answer, verbatim | decode waits |
-//! | vLLM, Mooncake | one token, `transfer_id` | the same `transfer_id`, bootstrap address, engine id | together |
+//! | vLLM, Mooncake | one token, `transfer_id` | the same `transfer_id`, bootstrap address, engine id | decode may wait |
 //! | SGLang | bootstrap host, port and room | the same three | together: waiting can deadlock |
 //! | TensorRT-LLM | one token, `disaggregated_params` `context_only` | those of the answer, `generation_only`, and the prompt's token ids | decode waits |
 //! | header | none: a sidecar at the decode engine does it | `x-prefiller-host-port` | |
@@ -66,14 +66,15 @@ impl Protocol {
         }
     }
 
-    /// Whether the decode call can only be made with what the prefill call answered.
+    /// Whether the decode call is made after the prefill call was answered. Mooncake's could be made before, which would gain
+    /// nothing, as it waits for the prefill all the same, and could not be taken back when the prefill fails.
     pub fn decode_waits(self) -> bool {
-        matches!(self, Self::Nixl | Self::TensorRtLlm)
+        matches!(self, Self::Nixl | Self::Mooncake | Self::TensorRtLlm)
     }
 
-    /// Whether a prefill call that nobody follows up leaves blocks held on the prefill engine.
-    pub fn must_be_released(self) -> bool {
-        matches!(self, Self::Nixl | Self::TensorRtLlm)
+    /// Whether decode engines serve requests that nobody prefilled for them. SGLang's refuse them.
+    pub fn decode_serves_whole(self) -> bool {
+        self != Self::Sglang
     }
 }
 

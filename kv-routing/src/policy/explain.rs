@@ -41,6 +41,12 @@ pub struct Explanation<'a> {
     pub runner_up: Option<RunnerUp<'a>>,
     /// Endpoints named after the chosen one.
     pub fallbacks: Vec<&'a str>,
+    /// Where it was prefilled, when not on the target.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handoff: Option<HandoffShown<'a>>,
+    /// Why a pool with prefill targets served it whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub whole: Option<&'static str>,
     /// Microseconds spent, by step.
     pub us: Timings,
     /// What a replay needs, where the policy wants it told.
@@ -69,6 +75,22 @@ impl Trace {
             hash_ids: chain.chunks_exact(blocks).filter_map(|part| Some(part.last()?.0)).collect(),
         }
     }
+}
+
+/// A prefill on another target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct HandoffShown<'a> {
+    /// Protocol.
+    pub protocol: &'static str,
+    /// Endpoint that prefilled.
+    pub prefill: &'a str,
+    /// Its rank.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rank: Option<u32>,
+    /// Leading blocks believed there.
+    pub overlap: OverlapShown,
+    /// Microseconds that the decode call waited for it; 0 when both were made at once.
+    pub wait_us: u32,
 }
 
 /// Overlap by tier.
@@ -149,6 +171,8 @@ impl<'a> Explanation<'a> {
             cost: choice.cost.into(),
             runner_up,
             fallbacks: choice.order.iter().skip(1).map(|position| endpoint(*position)).collect(),
+            handoff: None,
+            whole: None,
             us: Timings::default(),
             trace: None,
         }

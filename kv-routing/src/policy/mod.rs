@@ -18,6 +18,7 @@
 //! | `recent` | prompts routed lately, counted as held until events tell |
 //! | `decide` | the ladder: one decision from everything above |
 //! | `route` | a request through its policy: modes, thresholds, overload |
+//! | `split` | prefill and decode on different targets |
 //! | `session` | where sessions were served last |
 //! | `explain` | a decision in one line of JSON |
 //! | `document` | the compiled policy document: rules, policies, shadow |
@@ -40,6 +41,7 @@ mod recent;
 mod rng;
 mod route;
 pub mod session;
+mod split;
 mod trust;
 mod weights;
 
@@ -47,7 +49,7 @@ pub use cost::{CostInput, CostParts, CreditedOverlap, price};
 pub use decide::{Choice, Ladder, NoTarget, Rung, Situation, decide};
 pub use eligible::{Phase, eligible};
 pub use estimate::estimate;
-pub use explain::{CostShown, Explanation, OverlapShown, RunnerUp, TRACE_TOKENS, Timings, Trace};
+pub use explain::{CostShown, Explanation, HandoffShown, OverlapShown, RunnerUp, TRACE_TOKENS, Timings, Trace};
 pub use ledger::{BookingId, BookingRequest, CHECKPOINT_BLOCKS, Checkpoints, Ledger};
 pub use load::{Bookings, TargetLoad};
 pub use outside::{OutsideLoad, PEAK_WINDOW_MS, Peaks};
@@ -56,5 +58,6 @@ pub use prefix_hash::{PREFIX_TOKENS, bounded_order, prefix_key};
 pub use recent::{RecentId, RecentPrompts, predicted};
 pub use rng::{Rng, SplitMix64};
 pub use route::{Hints, LeftOut, Outcome, PassReason, Refusal, Weighed, route, weigh};
+pub use split::{Plan, Whole, plan, serves_whole};
 pub use trust::{BridgeSilence, trust};
 pub use weights::{CostWeights, WeightError};

@@ -69,12 +69,12 @@ pub fn predicted<'a>(
         }
         let target = targets.iter().find(|target| target.id == prompt.target);
         let Some(target) = target.filter(|target| target.source != SourceState::Mismatch) else { continue };
-        match found.iter_mut().find(|(slot, _)| *slot == target.slot) {
-            Some((_, overlap)) => overlap.device = overlap.device.max(device),
-            None => found.push((target.slot, Overlap { device, ..Overlap::default() })),
+        let place = found.partition_point(|(slot, _)| *slot < target.slot);
+        match found.get_mut(place) {
+            Some((slot, overlap)) if *slot == target.slot => overlap.device = overlap.device.max(device),
+            _ => found.insert(place, (target.slot, Overlap { device, ..Overlap::default() })),
         }
     }
-    found.sort_unstable_by_key(|(slot, _)| *slot);
     Overlaps(found)
 }
 

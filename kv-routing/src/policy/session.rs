@@ -87,9 +87,10 @@ pub fn remember(
         return None;
     }
     kept.retain(|entry| entry.session != session.0);
-    if kept.len() >= BUCKET_SESSIONS {
-        kept.sort_unstable_by_key(|entry| std::cmp::Reverse(entry.used));
-        kept.truncate(BUCKET_SESSIONS - 1);
+    while kept.len() >= BUCKET_SESSIONS
+        && let Some((oldest, _)) = kept.iter().enumerate().min_by_key(|(_, entry)| entry.used)
+    {
+        kept.swap_remove(oldest);
     }
     kept.push(Entry { session: session.0, target: target.0, used: now_seconds });
     let mut bytes = Vec::with_capacity(1 + kept.len() * ENTRY_BYTES);

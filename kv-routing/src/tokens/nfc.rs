@@ -12,6 +12,7 @@ use std::cmp::Ordering;
 use super::image::bytes::{push_u32, u32_at};
 use super::image::{Image, Section};
 use super::table::{ClassTable, NFC_UNSAFE, TwoStage};
+use crate::openai::value::order;
 
 const S_BASE: u32 = 0xac00;
 const L_BASE: u32 = 0x1100;
@@ -186,8 +187,13 @@ fn skip_ascii(text: &[u8], at: usize, last: &mut usize) -> usize {
 /// Puts every run of characters of a combining class into class order, keeping equals in place.
 fn sort_marks(buffer: &mut [(u8, u32)]) {
     for run in buffer.split_mut(|(class, _)| *class == 0) {
-        if run.len() > 1 {
-            run.sort_by_key(|(class, _)| *class);
+        if !run.is_sorted_by_key(|(class, _)| *class) {
+            let marks = run.to_vec();
+            let class = |place: usize| marks.get(place).map(|(class, _)| *class);
+            let sorted = order(marks.len(), &|a, b| class(a).cmp(&class(b)));
+            for (mark, place) in run.iter_mut().zip(sorted) {
+                *mark = marks.get(place).copied().unwrap_or(*mark);
+            }
         }
     }
 }

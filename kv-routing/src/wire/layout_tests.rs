@@ -4,10 +4,11 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::*;
 use crate::block::{SequenceHash, TokenId};
+use crate::handoff::Protocol;
 use crate::target::{Slot, TargetId};
 
 /// Version, then length and XXH3-64 of all messages below. Whoever changes the latter two raises the former.
-const PINNED: (u8, usize, u64) = (2, 863, 8_388_553_274_478_562_666);
+const PINNED: (u8, usize, u64) = (3, 915, 7_264_843_429_545_814_932);
 
 fn decision() -> Decision {
     Decision {
@@ -57,6 +58,7 @@ fn target() -> TargetEntry {
         waiting: 34,
         kv_usage: 0.5,
         labels: vec![("zone".into(), "a".into())],
+        bootstrap: Some(Bootstrap { host: "10.0.0.1".into(), port: 59, ranks: 60, engine_id: Some("e".into()) }),
         ..TargetEntry::new(Slot(35), "10.0.0.1:8000", Some(36))
     }
 }
@@ -72,6 +74,8 @@ fn manifest() -> Manifest {
         tokenizer: Some(TokenizerRef { id: 39, parts: 40, bytes: 41 }),
         bridge: BridgeShare::Chats,
         cluster: "workers".into(),
+        handoff: Protocol::Mooncake,
+        prefill_cluster: "prefill".into(),
         stale_after_ms: 42,
         stale_decay_ms: 43,
         predict_ms: 44,

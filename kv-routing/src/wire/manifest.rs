@@ -5,6 +5,7 @@ use bincode::{Decode, Encode};
 use super::codec::{self, WireError};
 use super::{BridgeShare, Epoch, Generation, PoolId, UnixMillis};
 use crate::block::BlockSize;
+use crate::handoff::Protocol;
 
 /// Bytes of the fixed header after the version byte: epoch, generation, heartbeat.
 const HEADER_BYTES: usize = 24;
@@ -52,6 +53,10 @@ pub struct PoolManifest {
     pub bridge: BridgeShare,
     /// Envoy cluster of the pool's workers, for calls that name one.
     pub cluster: String,
+    /// How its prefill workers hand over to decode workers, should it have both.
+    pub handoff: Protocol,
+    /// Envoy cluster of its prefill workers.
+    pub prefill_cluster: String,
     /// Age of the heartbeat in milliseconds at which KV state begins to count as stale.
     pub stale_after_ms: u32,
     /// Milliseconds over which a stale source's credit falls to nothing; 0: it keeps its credit.
@@ -146,6 +151,8 @@ mod tests {
             tokenizer: Some(TokenizerRef { id: 3, parts: 2, bytes: 5 }),
             bridge: BridgeShare::Chats,
             cluster: "workers".into(),
+            handoff: Protocol::Nixl,
+            prefill_cluster: "prefill".into(),
             stale_after_ms: 3000,
             stale_decay_ms: 0,
             predict_ms: 5000,

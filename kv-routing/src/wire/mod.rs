@@ -17,13 +17,13 @@ pub use codec::{MAX_MESSAGE_BYTES, WireError};
 pub use load_row::{Booking, LoadRow, LoadRowEntry, RecentPrompt};
 pub use manifest::{Manifest, ManifestHeader, PoolManifest, TokenizerRef, set_heartbeat};
 pub use push::{Decision, DecisionBatch, Imagined, PUSH_PART_BYTES, Push, PushReply, Put};
-pub use target_table::{Health, Role, SourceState, TargetEntry, TargetTable};
+pub use target_table::{Bootstrap, Health, Role, SourceState, TargetEntry, TargetTable};
 pub use tokenized::{ADAPTER_HEADER, BridgeShare, POOL_HEADER, TOKENIZE_PATH, TOKENIZED_TYPE, Tokenized};
 
 use bincode::{Decode, Encode};
 
 /// First byte of every message and of every shared-data value but tokenizer parts.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 
 /// One life of a bridge process; pages and manifest of different epochs never mix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]

@@ -44,6 +44,21 @@ pub struct TargetEntry {
     pub kv_usage: f32,
     /// Labels from configuration or discovery.
     pub labels: Vec<(String, String)>,
+    /// How decode engines meet it; `None` where it does no prefill for others.
+    pub bootstrap: Option<Bootstrap>,
+}
+
+/// Where a prefill engine hands over, for the protocols that name it in a request.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct Bootstrap {
+    /// Host of its bootstrap server, as decode engines reach it.
+    pub host: String,
+    /// Port of its bootstrap server.
+    pub port: u16,
+    /// Data-parallel ranks of the whole engine, at least 1.
+    pub ranks: u32,
+    /// Its engine id, where the protocol needs it and it is known.
+    pub engine_id: Option<String>,
 }
 
 impl TargetEntry {
@@ -64,6 +79,7 @@ impl TargetEntry {
             waiting: 0,
             kv_usage: 0.0,
             labels: Vec::new(),
+            bootstrap: None,
         }
     }
 }
@@ -153,3 +169,35 @@ impl SourceState {
 }
 
 codec::message!(TargetTable);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn round_trip_with_everything_set_and_no_part_of_it_decodes() {
+        let bootstrap = Bootstrap { host: "10.0.0.7".into(), port: 8998, ranks: 4, engine_id: Some("e-7".into()) };
+        let entry = TargetEntry {
+            slot: Slot(7),
+            id: TargetId::of("10.0.0.7:8000", Some(3)),
+            endpoint: "10.0.0.7:8000".into(),
+            rank: Some(3),
+            role: Role::Prefill,
+            health: Health::Draining,
+            source: SourceState::Warm,
+            source_since: UnixMillis(5),
+            capacity_blocks: 1,
+            max_batched_tokens: 2,
+            running: 3,
+            waiting: 4,
+            kv_usage: 0.5,
+            labels: vec![("zone".into(), "a".into())],
+            bootstrap: Some(bootstrap),
+        };
+        let plain = TargetEntry { role: Role::Both, rank: None, bootstrap: None, ..entry.clone() };
+        let table = TargetTable { targets: vec![entry, plain] };
+        let bytes = table.encode().unwrap();
+        assert_eq!(TargetTable::decode(&bytes).unwrap(), table);
+        assert!((0..bytes.len()).all(|cut| TargetTable::decode(&bytes[..cut]).is_err()));
+    }
+}

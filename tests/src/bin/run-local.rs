@@ -2,6 +2,9 @@
 //!
 //! `WORKERS="ip:port ip:port"` uses real engines instead; then `MODEL` is the model name they serve and `MODEL_DIR` the
 //! folder with its tokenizer, and `EVENTS_PORT` and `REPLAY_PORT` are where they publish.
+//!
+//! `PROTOCOL=nixl|mooncake|sglang|trtllm` serves disaggregated, by two simulated engines for prefill and two for decode;
+//! `make run-disagg` starts it.
 
 #![allow(
     clippy::expect_used,
@@ -20,15 +23,15 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use e2e::bridge::{self, Bridge, Worker};
 use e2e::decision::LogLine;
+use e2e::disagg;
 use e2e::engine::{self, Engine};
 use e2e::envoy::{self, Envoy};
 use e2e::paths;
 use e2e::scratch::Scratch;
-use mock_engine::{EngineConfig, EventsConfig, Speed};
+use mock_engine::{EngineConfig, EventsConfig, PdProtocol, Role, Speed, TransferConfig};
 use serde_json::{Value, json};
 
 const BRIDGE_ADMIN_PORT: u16 = 9902;
-const ENGINES: u16 = 2;
 const FIRST_HTTP_PORT: u16 = 8101;
 const FIRST_EVENTS_PORT: u16 = 5601;
 const FIRST_REPLAY_PORT: u16 = 5701;
@@ -42,6 +45,8 @@ struct Workers {
     model: String,
     model_dir: PathBuf,
     list: Vec<Worker>,
+    /// Configuration in `envoy/`.
+    envoy: envoy::Options,
     /// Members of the bridge's pool.
     pool: Value,
     /// Kept alive.
@@ -50,12 +55,18 @@ struct Workers {
 
 #[tokio::main]
 async fn main() -> Result<()> {
+    let protocol = match env::var("PROTOCOL") {
+        Ok(name) => Some(serde_json::from_value(name.clone().into()).with_context(|| format!("PROTOCOL={name}"))?),
+        Err(_) => None,
+    };
     let workers = match env::var("WORKERS") {
         Ok(addresses) => real(&addresses)?,
-        Err(_) => simulated().await,
+        Err(_) => simulated(protocol).await,
     };
     let scratch = Scratch::at(paths::repository().join(".run"));
-    scratch.replace("eds.json", &json!({"resources": []}).to_string());
+    for file in ["eds.json", "prefill-eds.json"] {
+        scratch.replace(file, &json!({"resources": []}).to_string());
+    }
     bridge::write_workers(&scratch, &workers.list);
     let config = bridge::Config {
         model: workers.model.clone(),
@@ -65,7 +76,7 @@ async fn main() -> Result<()> {
         admin_port: Some(BRIDGE_ADMIN_PORT),
     };
     config.write(&scratch);
-    let options = envoy::Options { fixed_ports: true, ..envoy::Options::default() };
+    let options = envoy::Options { fixed_ports: true, ..workers.envoy.clone() };
     let (mut envoy, mut bridge) = tokio::join!(Envoy::start(&scratch, &options), Bridge::launch(&scratch));
     // Before that a first request would find no state and be left to Envoy.
     bridge.ready().await;
@@ -80,9 +91,17 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-async fn simulated() -> Workers {
+/// Which phase each simulated engine serves.
+fn roles(protocol: Option<PdProtocol>) -> Vec<Role> {
+    match protocol {
+        None => vec![Role::Both; 2],
+        Some(_) => vec![Role::Prefill, Role::Prefill, Role::Decode, Role::Decode],
+    }
+}
+
+async fn simulated(protocol: Option<PdProtocol>) -> Workers {
     let mut engines = Vec::new();
-    for number in 0..ENGINES {
+    for (number, role) in (0..).zip(roles(protocol)) {
         let events = EventsConfig {
             endpoint: format!("tcp://127.0.0.1:{}", FIRST_EVENTS_PORT + number),
             replay_endpoint: Some(format!("tcp://127.0.0.1:{}", FIRST_REPLAY_PORT + number)),
@@ -94,15 +113,19 @@ async fn simulated() -> Workers {
             port: FIRST_HTTP_PORT + number,
             events: Some(events),
             speed: SPEED,
+            transfer: TransferConfig { role, protocol: protocol.unwrap_or_default(), ..TransferConfig::default() },
             ..engine::config()
         };
         engines.push(Engine::start(config).await);
     }
+    let (envoy, pool) = protocol
+        .map_or_else(|| (envoy::Options::default(), json!({})), |protocol| (disagg::envoy(), disagg::pool(protocol)));
     Workers {
+        envoy,
         model: SIMULATED_MODEL.into(),
         model_dir: paths::model_dir("qwen3"),
         list: engines.iter().map(Engine::worker).collect(),
-        pool: json!({}),
+        pool,
         _simulated: engines,
     }
 }
@@ -116,10 +139,11 @@ fn real(addresses: &str) -> Result<Workers> {
     let worker = |address: &str| {
         let (ip, _) = address.rsplit_once(':').with_context(|| format!("{address} is not ip:port"))?;
         let endpoints = (format!("tcp://{ip}:{events}"), Some(format!("tcp://{ip}:{replay}")));
-        Ok(Worker { address: address.to_owned(), events: Some(endpoints) })
+        Ok(Worker { address: address.to_owned(), events: Some(endpoints), ..Worker::default() })
     };
     let list = addresses.split([' ', ',']).filter(|address| !address.is_empty()).map(worker);
     Ok(Workers {
+        envoy: envoy::Options::default(),
         model: env::var("MODEL").context("WORKERS needs MODEL, the name by which the engines serve their model")?,
         model_dir: env::var("MODEL_DIR").context("WORKERS needs MODEL_DIR, the folder of its tokenizer.json")?.into(),
         list: list.collect::<Result<_>>()?,
@@ -137,7 +161,7 @@ fn introduce(envoy: &Envoy, workers: &Workers, dir: &Path) {
     };
     println!("\n{} serves model {:?} by:", envoy.url, workers.model);
     for worker in &workers.list {
-        println!("  {}", worker.address);
+        println!("  {} {}", worker.address, worker.role.unwrap_or_default());
     }
     println!("bridge: http://127.0.0.1:{BRIDGE_ADMIN_PORT}/workers   logs and configurations: {}\n", dir.display());
     println!("Try, one after the other; the second goes where the first is cached:\n");
@@ -177,8 +201,19 @@ fn summary(line: &LogLine) -> String {
         .as_ref()
         .map_or_else(String::new, |second| format!("  runner-up {} cost {}", second.target, second.cost));
     let cached = line.cached.map_or_else(String::new, |tokens| format!("  engine found {tokens} tokens cached"));
+    let prefill = match (&decision.handoff, &decision.whole) {
+        (Some(handoff), _) => format!(
+            "  prefilled by {} with {} of {} blocks cached in {} ms",
+            handoff.prefill,
+            handoff.overlap.total(),
+            decision.blocks,
+            handoff.wait_us / 1000
+        ),
+        (None, Some(why)) => format!("  served whole: {why}"),
+        (None, None) => String::new(),
+    };
     format!(
-        "{}  {}  overlap {} of {} blocks ({})  cost {}{runner_up}{cached}  {} ms",
+        "{}  {}{prefill}  overlap {} of {} blocks ({})  cost {}{runner_up}{cached}  {} ms",
         line.status,
         line.upstream,
         decision.overlap.total(),

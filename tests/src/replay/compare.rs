@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use anyhow::Result;
 use mock_engine::{EngineConfig, Speed};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Outcome, Replay, TraceRequest, working_set_tokens};
+use crate::disagg::{self, Split};
 use crate::engine::{self, Engine};
 use crate::envoy;
 use crate::stack::{Options, Stack};
@@ -115,6 +116,33 @@ impl Served {
         let model = self.stack.options.model.clone();
         Replay { model, compression, max_output: MAX_OUTPUT }.run(&self.stack.envoy.url, requests).await
     }
+}
+
+/// Ways of choosing prefill and decode targets among two of each, as policies: with their names for tables.
+pub fn splits() -> [(&'static str, Value); 3] {
+    [
+        ("2P+2D, prefill by KV cost", json!({"mode": "kv"})),
+        ("2P+2D, both in turn", json!({"mode": "round_robin"})),
+        (
+            "2P+2D, prefill by KV cost, below 2048 uncached tokens none",
+            json!({"mode": "kv", "disaggregation": {"min_uncached_tokens": 2048}}),
+        ),
+    ]
+}
+
+/// Replays `requests` on two fresh prefill and two fresh decode engines (NIXL) under `policy`.
+///
+/// # Errors
+/// When any request fails.
+pub async fn replay_split(policy: &Value, requests: &[TraceRequest], compression: f64) -> Result<Outcome> {
+    let config = engine(requests, compression);
+    let pool = disagg::pool(config.transfer.protocol);
+    let options = Options { envoy: disagg::envoy(), pool, family: None, block_size: BLOCK_SIZE, ..Options::default() };
+    let split = Split::start_with(&config, ENGINES / 2, ENGINES / 2, options).await;
+    let document = json!({"version": 1, "policies": {"p": policy}, "default": "p"});
+    split.stack.bridge.put_policy(&document).await;
+    let replay = Replay { model: split.stack.options.model.clone(), compression, max_output: MAX_OUTPUT };
+    replay.run(&split.stack.envoy.url, requests).await
 }
 
 /// The cache of each engine holds a quarter of the working set.

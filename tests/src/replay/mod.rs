@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::client::{self, Body, Client};
-pub use compare::{Balancing, replay_beside, replay_under};
+pub use compare::{Balancing, replay_beside, replay_split, replay_under, splits};
 pub use trace::{TraceRequest, first, working_set_tokens};
 
 /// How to replay.

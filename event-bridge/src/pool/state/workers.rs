@@ -70,7 +70,9 @@ impl State {
         }
         for (member, worker) in joined {
             info!(pool = self.config.name, worker = %worker.address, "worker joined");
-            self.runners.probe(member, &worker);
+            let known = self.membership.members().find(|known| known.id == member);
+            let handoff = known.and_then(|known| known.handoff_probe(self.config.handoff.protocol));
+            self.runners.probe(member, &worker, handoff);
         }
         for address in slotless {
             self.counters.slotless += 1;
@@ -82,6 +84,7 @@ impl State {
     pub(in crate::pool) fn on_probe(&mut self, mut report: ProbeReport, now: Instant) {
         let Some(old) = self.membership.members().find(|member| member.id == report.member) else { return };
         let (worker, health, restarts, error) = (old.spec.address, old.health, old.restarts, old.events_error.clone());
+        let role = old.role();
         let news = self.learn_sources(worker, &mut report);
         let Some(member) = self.membership.report(report) else { return };
         let pool = &self.config.name;
@@ -99,6 +102,11 @@ impl State {
         }
         if member.events_error.is_some() && member.events_error != error {
             warn!(pool, %worker, error = member.events_error, "it is not known where the engine publishes its events");
+        }
+        if role != member.role() {
+            info!(pool, %worker, role = member.role().as_str(), "the engine says which phase it serves");
+            self.endpoints.invalidate();
+            self.endpoints.write(&mut self.membership, now);
         }
         if news {
             self.apply_workers(now);

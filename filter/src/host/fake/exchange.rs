@@ -77,6 +77,7 @@ impl Exchange {
     /// Response headers, of `upstream` or of Envoy itself.
     pub fn response(&self, host: &FakeHost, vm: &mut Vm, status: u32, upstream: Option<&str>) {
         self.see(host, |stream| {
+            stream.responded = true;
             stream.response_headers = Some(vec![(":status".to_owned(), status.to_string().into_bytes())]);
             if let Some(upstream) = upstream {
                 stream.attributes.insert("upstream.address".to_owned(), upstream.as_bytes().to_vec());

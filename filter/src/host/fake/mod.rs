@@ -160,6 +160,14 @@ impl Host for FakeHost {
         self.stream(|stream| stream.open_request_body().iter().take(bytes).copied().collect())
     }
 
+    fn set_request_body(&self, body: &[u8]) {
+        self.note("set_request_body");
+        self.stream(|stream| {
+            stream.open_request_body();
+            stream.request_body = body.to_vec();
+        });
+    }
+
     fn resume_request(&self) {
         self.note("resume_request");
         self.stream(|stream| {

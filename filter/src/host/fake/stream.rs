@@ -20,6 +20,7 @@ pub struct FakeStream {
     pub(super) response_piece: Option<Vec<u8>>,
     pub(super) body_readable: bool,
     pub(super) released: bool,
+    pub(super) responded: bool,
     pub(super) over: bool,
 }
 
@@ -33,6 +34,11 @@ impl FakeStream {
     /// Whether the request left the filter.
     pub fn is_released(&self) -> bool {
         self.released
+    }
+
+    /// The request body, as the next filter sees it.
+    pub fn request_body(&self) -> &[u8] {
+        &self.request_body
     }
 
     /// All values of a request header, as the next filter sees them.
@@ -58,7 +64,7 @@ impl FakeStream {
     }
 
     pub(super) fn answer(&mut self, status: u32, headers: &[(&str, &str)], body: &[u8]) {
-        assert!(!self.answered() && !self.released, "a request is answered that is no longer ours");
+        assert!(!self.answered() && !self.responded, "a request is answered that is no longer ours");
         self.reply = Some((status, body.to_vec()));
         self.reply_headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     }

@@ -262,7 +262,7 @@ pub enum DisaggregationMode {
 pub struct Topology {
     /// Name of the label.
     pub label: String,
-    /// Whether equality is required or only preferred.
+    /// Whether equality is required, or given up when no decode target that has it can be chosen.
     pub required: bool,
 }
 

@@ -2,6 +2,8 @@
 
 use minijinja::machinery::ast::Expr;
 
+use crate::openai::value::order;
+
 /// Text put in at a place, and how many bytes there it replaces.
 pub(super) struct Edit {
     pub(super) at: usize,
@@ -10,11 +12,12 @@ pub(super) struct Edit {
 }
 
 /// The text with all edits made. They must not overlap.
-pub(super) fn edited(source: &str, mut edits: Vec<Edit>) -> String {
-    edits.sort_by_key(|edit| edit.at);
+pub(super) fn edited(source: &str, edits: Vec<Edit>) -> String {
+    let at = |place: usize| edits.get(place).map(|edit| edit.at);
+    let places = order(edits.len(), &|a, b| at(a).cmp(&at(b)));
     let mut out = String::with_capacity(source.len() + edits.len() * 16);
     let mut from = 0;
-    for edit in &edits {
+    for edit in places.into_iter().filter_map(|place| edits.get(place)) {
         out.push_str(source.get(from..edit.at).unwrap_or_default());
         out.push_str(&edit.text);
         from = edit.at + edit.dropped;

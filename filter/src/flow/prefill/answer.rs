@@ -1,0 +1,112 @@
+//! The answer to a prefill call.
+
+use kv_routing::handoff::{HandoffError, PrefillAnswer, decode_body};
+use kv_routing::policy::Whole;
+
+use super::{Handing, transfer};
+use crate::counters::Counter;
+use crate::flow::book::Routed;
+use crate::flow::response::status;
+use crate::flow::{Flow, Next, State, Unrouted, leave_to_envoy, micros, millis};
+use crate::host::{Answer, Host};
+use crate::vm::Vm;
+
+/// What the client is told when prefill fails beside a decode call that was made already.
+const FAILED_BESIDE: &[u8] = br#"{"error":{"message":"prefill failed","type":"server_error","param":null,"code":503}}"#;
+
+impl Flow {
+    /// The prefill call of a request that waits for it is answered.
+    pub(in crate::flow) fn take_prefill(
+        &mut self,
+        vm: &mut Vm,
+        host: &impl Host,
+        mut handing: Box<Handing>,
+        answer: Answer,
+    ) -> Next {
+        let status = answer_status(host, answer);
+        handing.waited_us = handing.call.as_ref().map_or(0, |call| micros(call.began, host.now_nanos()));
+        if is_failure(status) {
+            return self.prefill_failed(vm, host, handing, Counter::HandoffFailed);
+        }
+        vm.counters.add(host, Counter::HandoffPrefillUs, handing.waited_us);
+        handing.end_call(vm, host, status < 400, false);
+        let answered = host.answer_body(answer.body);
+        if status >= 400 {
+            handing.end(vm, host);
+            return self.answer_as_prefill(vm, host, status, &answered);
+        }
+        match self.decode_body_of(host, &handing, &answered) {
+            Ok(Some(body)) => self.release_decode(vm, host, handing, Some(body)),
+            Ok(None) => self.serve_whole(vm, host, handing, Whole::Finished),
+            Err(_) => self.prefill_failed(vm, host, handing, Counter::HandoffMisconfigured),
+        }
+    }
+
+    /// The decode call's body; `None` when the prefill engine finished by itself and so handed nothing over.
+    fn decode_body_of(
+        &self,
+        host: &impl Host,
+        handing: &Handing,
+        answered: &[u8],
+    ) -> Result<Option<Vec<u8>>, HandoffError> {
+        let answer = PrefillAnswer::read(answered)?;
+        let protocol = handing.protocol();
+        let target = handing.tries.checked_sub(1).and_then(|at| handing.prefill_target(at));
+        let target = target.ok_or(HandoffError::Unknown("address"))?;
+        let body = host.request_body(self.config.max_body_bytes as usize);
+        match decode_body(protocol, &body, &transfer(protocol, target, handing.random), Some(&answer)) {
+            Err(HandoffError::Missing { .. }) if answer.is_complete() => Ok(None),
+            made => made,
+        }
+    }
+
+    /// The prefill call of a request that did not wait for it is answered, before anything came of its decode call.
+    pub(in crate::flow) fn note_prefill(
+        &mut self,
+        vm: &mut Vm,
+        host: &impl Host,
+        mut routed: Box<Routed>,
+        answer: Answer,
+    ) -> Next {
+        let status = answer_status(host, answer);
+        let Some(call) = routed.prefill.take() else {
+            self.state = State::Routed(routed);
+            return Next::Answered;
+        };
+        vm.counters.add(host, Counter::HandoffPrefillUs, micros(call.began, host.now_nanos()));
+        call.end(vm, is_failure(status));
+        let computed = (200..400).contains(&status);
+        routed.settle(vm, host, computed, millis(host.now_nanos()));
+        if computed {
+            self.state = State::Routed(routed);
+            return Next::Answered;
+        }
+        // The decode engine waits for what will never come.
+        vm.ledger.end(routed.booking, false);
+        if is_failure(status) {
+            vm.counters.count(host, Counter::HandoffFailed);
+            self.answer_as_prefill(vm, host, 503, FAILED_BESIDE)
+        } else {
+            let answered = host.answer_body(answer.body);
+            self.answer_as_prefill(vm, host, status, &answered)
+        }
+    }
+
+    /// Answers the client with what the prefill engine said of its request.
+    fn answer_as_prefill(&mut self, vm: &Vm, host: &impl Host, status: u32, body: &[u8]) -> Next {
+        leave_to_envoy(vm, host, Unrouted::PrefillAnswered);
+        self.state = State::Over;
+        host.reply(status, &[("content-type", "application/json")], body);
+        Next::Answered
+    }
+}
+
+/// 0 for a call that was reset.
+fn answer_status(host: &impl Host, answer: Answer) -> u32 {
+    if answer.headers == 0 { 0 } else { status(host.answer_header(":status")) }
+}
+
+/// Whether another target might do better: no answer, the engine's fault, or too busy.
+fn is_failure(status: u32) -> bool {
+    !(200..500).contains(&status) || matches!(status, 408 | 429)
+}

@@ -1,0 +1,163 @@
+//! The prefill router: prefill and decode of one request on different targets.
+//!
+//! ```text
+//!   decide: prefill target by KV cost, decode target by load; both are booked
+//!     │
+//!     ├─ too many prefill calls under way ──▶ whole on the decode target, or 503
+//!     ▼
+//!   prefill call ◀────────────────────────────┐ once more, to the next prefill target
+//!     │ decode waits       │ both at once     │
+//!     ▼                    ▼                  │
+//!   Handing              Routed               │
+//!     │ answered           │ failed before    │
+//!     │                    │ the response     │
+//!     │                    └──▶ 503           │
+//!     ├─ transfer parameters ──▶ decode body released: Routed
+//!     ├─ finished by itself ──▶ whole on the decode target
+//!     ├─ 4xx: the client's fault ──▶ answered with it
+//!     └─ failed, or no parameters ────────────┴──▶ whole on the decode target, or 503
+//! ```
+//!
+//! The stream may end in any state: Envoy then cancels the call, which ends it at the prefill engine too, no answer comes any
+//! more, and the bookings on both sides are given back.
+
+mod answer;
+mod call;
+mod fail;
+mod send;
+
+use kv_routing::handoff::{Protocol, Transfer, bootstrap_room};
+use kv_routing::openai::Endpoint;
+use kv_routing::policy::document::Disaggregation;
+use kv_routing::policy::{BookingId, Checkpoints, Choice, Rng};
+use kv_routing::wire::TargetEntry;
+
+use super::book::Pending;
+use super::millis;
+use super::policy::Said;
+use super::prompt::{Asked, Prompt};
+use crate::host::Host;
+use crate::vm::Vm;
+
+pub(super) use call::Call;
+pub use call::Prefills;
+
+/// A request with a target for each phase.
+#[derive(Debug)]
+pub(super) struct Handing {
+    pub(super) asked: Asked,
+    pub(super) prompt: Prompt,
+    pub(super) said: Said,
+    pub(super) rules: Disaggregation,
+    pub(super) checkpoints: Checkpoints,
+    /// Prefill targets in the order to try them.
+    pub(super) prefill: Choice,
+    /// Booked without prefill.
+    pub(super) decode: Choice,
+    /// Tokens the decode target would have to compute if it did it all.
+    uncached: u64,
+    decode_booking: Option<BookingId>,
+    /// Prefill calls made.
+    tries: usize,
+    random: u64,
+    /// The prefill call under way.
+    call: Option<Call>,
+    /// The decision for its prefill target, until it is known what became of it.
+    pending: Option<Pending>,
+    /// Microseconds that the answered prefill call took.
+    waited_us: u32,
+}
+
+impl Handing {
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn new(
+        vm: &mut Vm,
+        asked: Asked,
+        prompt: Prompt,
+        said: Said,
+        rules: Disaggregation,
+        checkpoints: Checkpoints,
+        prefill: Choice,
+        mut decode: Choice,
+    ) -> Box<Self> {
+        let uncached = std::mem::take(&mut decode.prefill_tokens);
+        let random = vm.rng.next_u64();
+        Box::new(Self {
+            asked,
+            prompt,
+            said,
+            rules,
+            checkpoints,
+            prefill,
+            decode,
+            uncached,
+            decode_booking: None,
+            tries: 0,
+            random,
+            call: None,
+            pending: None,
+            waited_us: 0,
+        })
+    }
+
+    fn protocol(&self) -> Protocol {
+        self.asked.pool.manifest.handoff
+    }
+
+    fn decode_target(&self) -> Option<TargetEntry> {
+        self.asked.pool.targets.get(self.decode.target as usize).cloned()
+    }
+
+    /// The prefill target of the try with number `at`.
+    fn prefill_target(&self, at: usize) -> Option<&TargetEntry> {
+        self.asked.pool.targets.get(*self.prefill.order.get(at)? as usize)
+    }
+
+    /// The prefill call is over, if one is under way: answered well, or not.
+    fn end_call(&mut self, vm: &mut Vm, host: &impl Host, answered: bool, failed: bool) {
+        if let Some(call) = self.call.take() {
+            call.end(vm, failed);
+        }
+        if let Some(pending) = self.pending.take() {
+            pending.settle(vm, host, &self.asked.pool, None, answered, millis(host.now_nanos()));
+        }
+    }
+
+    /// Gives back what is booked for it.
+    pub(super) fn end(mut self, vm: &mut Vm, host: &impl Host) {
+        self.end_call(vm, host, false, false);
+        if let Some(booking) = self.decode_booking {
+            vm.ledger.end(booking, false);
+        }
+        vm.rows.touch();
+    }
+}
+
+impl Asked {
+    /// How this request can be handed over, if it can.
+    pub(super) fn handoff(&self) -> Option<Protocol> {
+        let protocol = self.pool.manifest.handoff;
+        let fits = match (self.endpoint(), protocol) {
+            (_, Protocol::Header) | (Endpoint::Generate, Protocol::Sglang) => true,
+            // One set of transfer parameters stands for one prompt, except with SGLang.
+            (Endpoint::ChatCompletions | Endpoint::Completions, _) => self.prompts == 1 || protocol == Protocol::Sglang,
+            _ => false,
+        };
+        fits.then_some(protocol)
+    }
+}
+
+/// The hand-off numbered by `random` from `target`.
+fn transfer(protocol: Protocol, target: &TargetEntry, random: u64) -> Transfer<'_> {
+    let bootstrap = target.bootstrap.as_ref();
+    let ranks = bootstrap.map_or(1, |bootstrap| bootstrap.ranks);
+    Transfer {
+        // Engines keep numbers in signed integers.
+        id: if protocol == Protocol::Sglang { bootstrap_room(random, target.rank, ranks) } else { random >> 1 },
+        bootstrap_host: bootstrap.map_or("", |bootstrap| &bootstrap.host),
+        bootstrap_port: bootstrap.map_or(0, |bootstrap| bootstrap.port),
+        ranks,
+        engine_id: bootstrap.and_then(|bootstrap| bootstrap.engine_id.as_deref()),
+        prompt: &[],
+    }
+}

@@ -1,0 +1,138 @@
+//! Book both targets, make the prefill call, and let the decode call go where it need not wait.
+
+use kv_routing::handoff::{PREFILLER_HEADER, decode_body, prefill_body};
+use kv_routing::policy::document::OverLimit;
+use kv_routing::policy::{BookingRequest, Checkpoints, HandoffShown, Whole};
+use kv_routing::wire::TargetEntry;
+
+use super::call::Call;
+use super::{Handing, transfer};
+use crate::counters::Counter;
+use crate::flow::book::{Pending, book, book_request};
+use crate::flow::release::{Released, count, predicted};
+use crate::flow::{Flow, Next, State, Unrouted, millis};
+use crate::host::{Host, HostError};
+use crate::names;
+use crate::vm::Vm;
+
+/// Headers of the client's request that the prefill call must not have: its body is another, and its answer is read here.
+const NOT_SENT: [&str; 2] = ["content-length", "accept-encoding"];
+
+impl Flow {
+    /// Sends a request through both phases.
+    pub(in crate::flow) fn hand_over(&mut self, vm: &mut Vm, host: &impl Host, mut handing: Box<Handing>) -> Next {
+        let Some(target) = handing.decode_target() else {
+            return self.unrouted(vm, host, Unrouted::Internal);
+        };
+        let body = host.request_body(self.config.max_body_bytes as usize);
+        if !vm.prefills.have_room(&handing.rules, body.len() as u64) {
+            vm.counters.count(host, Counter::HandoffOverLimit);
+            return match handing.rules.over_limit {
+                OverLimit::Aggregated => self.serve_whole(vm, host, handing, Whole::Limit),
+                OverLimit::Reject => self.refuse_prefill(vm, host, *handing),
+            };
+        }
+        let Handing { asked, prompt, decode, checkpoints, .. } = &*handing;
+        let now = millis(host.now_nanos());
+        handing.decode_booking = Some(book(vm, asked, prompt, decode, &target, checkpoints.clone(), now));
+        self.send_prefill(vm, host, handing, &body)
+    }
+
+    /// Sends the prefill to the next target.
+    pub(super) fn send_prefill(
+        &mut self,
+        vm: &mut Vm,
+        host: &impl Host,
+        mut handing: Box<Handing>,
+        body: &[u8],
+    ) -> Next {
+        let (protocol, random) = (handing.protocol(), handing.random);
+        let Some(target) = handing.prefill_target(handing.tries).cloned() else {
+            return self.unrouted(vm, host, Unrouted::Internal);
+        };
+        handing.tries += 1;
+        let began = host.now_nanos();
+        let load = BookingRequest {
+            target: target.id,
+            blocks: 0,
+            prefill_tokens: handing.prefill.prefill_tokens.saturating_mul(handing.asked.prompts.into()),
+            checkpoints: Checkpoints::default(),
+        };
+        let booking = book_request(vm, load, millis(began));
+        vm.flush_row(host, millis(began));
+        handing.call = Some(Call::begin(vm, booking, body.len() as u64, began));
+        let Handing { asked, prompt, prefill, said, .. } = &*handing;
+        handing.pending = Some(Pending::new(vm, asked, prompt, prefill, &target, said.imagined, millis(began)));
+        let transfer = transfer(protocol, &target, random);
+        let sent = match prefill_body(protocol, body, &transfer) {
+            Ok(None) => {
+                host.set_request_header(PREFILLER_HEADER, target.endpoint.as_bytes());
+                return self.release_decode(vm, host, handing, None);
+            }
+            Ok(Some(sent)) => sent,
+            Err(_) => return self.prefill_failed(vm, host, handing, Counter::HandoffMisconfigured),
+        };
+        let Ok(call) = call(host, &handing, &target, &sent) else {
+            return self.prefill_failed(vm, host, handing, Counter::HandoffFailed);
+        };
+        vm.counters.count(host, Counter::HandoffCalls);
+        if protocol.decode_waits() {
+            self.state = State::Handing(handing);
+            return Next::AwaitAnswer(call);
+        }
+        match decode_body(protocol, body, &transfer, None) {
+            Ok(decode) => {
+                self.release_decode(vm, host, handing, decode);
+                Next::ReleaseAwaiting(call)
+            }
+            Err(_) => self.prefill_failed(vm, host, handing, Counter::HandoffMisconfigured),
+        }
+    }
+
+    /// Lets the decode call go, with `body` in place of the client's where there is one.
+    pub(super) fn release_decode(
+        &mut self,
+        vm: &mut Vm,
+        host: &impl Host,
+        mut handing: Box<Handing>,
+        body: Option<Vec<u8>>,
+    ) -> Next {
+        let (Some(target), Some(booking)) = (handing.decode_target(), handing.decode_booking.take()) else {
+            return self.unrouted(vm, host, Unrouted::Internal);
+        };
+        if let Some(body) = body {
+            host.set_request_body(&body);
+            host.set_request_header("content-length", body.len().to_string().as_bytes());
+        }
+        let now = host.now_nanos();
+        let prefill = handing.tries.checked_sub(1).and_then(|at| handing.prefill_target(at));
+        let Some(prefill) = prefill.cloned() else {
+            return self.unrouted(vm, host, Unrouted::Internal);
+        };
+        vm.counters.count(host, Counter::HandoffDecodes);
+        let Handing { asked, prompt, said, prefill: choice, decode, call, pending, waited_us, .. } = *handing;
+        count(vm, host, &prompt, &choice, predicted(&asked, &prompt, &choice));
+        let handoff = HandoffShown {
+            protocol: asked.pool.manifest.handoff.as_str(),
+            prefill: &prefill.endpoint,
+            rank: prefill.rank,
+            overlap: choice.overlap.into(),
+            wait_us: waited_us,
+        };
+        let released =
+            Released { booking, pending, predicted: None, prefill: call, handoff: Some(handoff), handed_at: Some(now) };
+        self.let_go(host, asked, &prompt, &decode, &target, &said, released)
+    }
+}
+
+/// Makes the prefill call to `target` with `body`, in the name of the client.
+fn call(host: &impl Host, handing: &Handing, target: &TargetEntry, body: &[u8]) -> Result<u32, HostError> {
+    let headers = host.request_headers();
+    let rank = target.rank.map(|rank| rank.to_string());
+    let given = headers.iter().filter(|(name, _)| !NOT_SENT.contains(&name.as_str()));
+    let mut pairs: Vec<(&str, &str)> =
+        given.filter_map(|(name, value)| Some((name.as_str(), std::str::from_utf8(value).ok()?))).collect();
+    pairs.push((names::DESTINATION, &target.endpoint));
+    pairs.extend(rank.iter().map(|rank| (names::RANK, rank.as_str())));
+    host.call(&handing.asked.pool.manifest.prefill_cluster, &pairs, body, handing.rules.prefill_timeout_ms)
+}

@@ -1,0 +1,444 @@
+//! Prefill and decode on different targets: every protocol, every failure, every moment a client may leave.
+
+use filter::host::fake::{Exchange, FakeAnswer, FakeCall};
+use kv_routing::handoff::Protocol;
+use kv_routing::policy::document::{Disaggregation, Document, OverLimit, Policy, RuleSet};
+use kv_routing::target::TargetId;
+use kv_routing::wire::{Booking, Bootstrap, Health, Role, TargetEntry};
+use serde_json::{Value, json};
+
+use crate::stage::{Stage, Thread, completion, target};
+
+const PREFILL: [&str; 2] = ["10.0.0.1:8000", "10.0.0.2:8000"];
+const DECODE: [&str; 2] = ["10.0.0.3:8000", "10.0.0.4:8000"];
+const PARAMS: &str = r#"{"do_remote_prefill":true, "remote_engine_id":"e","big":18446744073709551615}"#;
+
+/// Two prefill and two decode targets.
+fn stage(protocol: Protocol) -> Stage {
+    let mut stage = Stage::empty();
+    let roles = [Role::Prefill, Role::Prefill, Role::Decode, Role::Decode];
+    stage.targets = (1..).zip(roles).map(|(slot, role)| TargetEntry { role, ..target(slot) }).collect();
+    for (at, port) in [(0, 9001), (1, 9002)] {
+        let bootstrap = Bootstrap { host: "10.0.0.9".into(), port, ranks: 1, engine_id: Some("e-9".into()) };
+        stage.targets[at].bootstrap = Some(bootstrap);
+    }
+    stage.pools[0].handoff = protocol;
+    stage.envoy.clusters.borrow_mut().insert("prefill".into());
+    stage.push();
+    stage
+}
+
+fn rule(stage: &mut Stage, change: impl FnOnce(&mut Disaggregation)) {
+    let mut policy = Policy::named("p");
+    change(&mut policy.disaggregation);
+    let live = RuleSet { rules: vec![], policies: vec![policy], default_policy: 0 };
+    stage.policy = Some(Document { version: 1, live, shadow: None });
+    stage.push();
+    stage.envoy.pass(10);
+}
+
+fn calls(stage: &Stage, exchange: &Exchange) -> Vec<FakeCall> {
+    exchange.calls(&stage.threads[0].host)
+}
+
+/// The one call under way.
+fn call(stage: &Stage, exchange: &Exchange) -> FakeCall {
+    let calls = calls(stage, exchange);
+    assert_eq!(calls.len(), 1, "{calls:?}");
+    calls[0].clone()
+}
+
+fn answer(stage: &mut Stage, exchange: &Exchange, answer: FakeAnswer) {
+    let number = call(stage, exchange).number;
+    let Thread { host, vm, .. } = &mut stage.threads[0];
+    exchange.answer(host, vm, number, answer);
+}
+
+fn nixl_answer() -> FakeAnswer {
+    let body = format!(r#"{{"choices":[{{"finish_reason":"length"}}],"kv_transfer_params":{PARAMS}}}"#);
+    FakeAnswer::of(200, body.as_bytes())
+}
+
+fn booked(stage: &Stage, endpoint: &str) -> Booking {
+    Booking { peak_requests: 0, ..stage.threads[0].vm.ledger.booking(TargetId::of(endpoint, None)) }
+}
+
+fn body(stage: &Stage, exchange: &Exchange) -> Value {
+    exchange.see(&stage.threads[0].host, |stream| {
+        let length = stream.request_header("content-length");
+        assert_eq!(length, [stream.request_body().len().to_string()]);
+        serde_json::from_slice(stream.request_body()).unwrap()
+    })
+}
+
+fn reply(stage: &Stage, exchange: &Exchange) -> (u32, String) {
+    let reply = exchange.see(&stage.threads[0].host, |stream| stream.reply.clone());
+    let (status, body) = reply.expect("an answer");
+    (status, String::from_utf8(body).unwrap())
+}
+
+fn nothing_left(stage: &Stage) {
+    let vm = &stage.threads[0].vm;
+    assert_eq!((vm.ledger.requests(), vm.prefills.calls()), (0, 0));
+}
+
+fn released(stage: &Stage, exchange: &Exchange) -> bool {
+    exchange.is_released(&stage.threads[0].host)
+}
+
+#[test]
+fn decode_waits_for_the_parameters_of_the_prefill_that_has_the_cache() {
+    let mut stage = stage(Protocol::Nixl);
+    stage.holds(2, 0..160);
+    let exchange = stage.open(
+        0,
+        "/v1/completions",
+        &[("x-request-id", b"r-1"), ("content-length", b"7"), ("accept-encoding", b"gzip"), ("x-odd", b"\xff")],
+    );
+    let Thread { host, vm, .. } = &mut stage.threads[0];
+    exchange.body(host, vm, &completion("base", 0..330), true);
+    assert!(!released(&stage, &exchange));
+
+    let sent = call(&stage, &exchange);
+    assert_eq!((&*sent.cluster, sent.timeout_ms), ("prefill", 60_000));
+    assert_eq!(sent.header("x-gateway-destination-endpoint"), Some(PREFILL[1]));
+    assert_eq!(sent.header("x-request-id"), Some("r-1"));
+    assert_eq!(
+        (sent.header("content-length"), sent.header("accept-encoding"), sent.header("x-odd")),
+        (None, None, None)
+    );
+    let asked: Value = serde_json::from_slice(&sent.body).unwrap();
+    assert_eq!((&asked["max_tokens"], &asked["kv_transfer_params"]["do_remote_decode"]), (&json!(1), &json!(true)));
+    assert_eq!(booked(&stage, PREFILL[1]), Booking { requests: 1, prefill_tokens: 170, ..Booking::default() });
+    let decoding = |stage: &Stage| DECODE.map(|endpoint| booked(stage, endpoint).decode_blocks);
+    assert_eq!(decoding(&stage).iter().sum::<u64>(), 21);
+
+    stage.envoy.pass(3);
+    answer(&mut stage, &exchange, nixl_answer());
+    assert!(released(&stage, &exchange));
+    let endpoints = stage.endpoints(0, &exchange);
+    assert!(DECODE.contains(&&*endpoints[0]) && endpoints.len() == 2, "{endpoints:?}");
+    let sent = body(&stage, &exchange);
+    assert_eq!(sent["kv_transfer_params"], serde_json::from_str::<Value>(PARAMS).unwrap());
+    assert_eq!((sent["prompt"].as_array().unwrap().len(), sent.get("max_tokens")), (330, None));
+    assert_eq!(booked(&stage, PREFILL[1]), Booking::default());
+    let here = Booking { requests: 1, decode_blocks: 21, ..Booking::default() };
+    assert_eq!(booked(&stage, &endpoints[0]), here, "no prefill is booked where there is none");
+    let decision = stage.decision(0, &exchange);
+    assert_eq!((&decision["target"], &decision["handoff"]["prefill"]), (&json!(endpoints[0]), &json!(PREFILL[1])));
+    assert_eq!(
+        (&decision["handoff"]["protocol"], &decision["handoff"]["overlap"]["device"]),
+        (&json!("nixl"), &json!(10))
+    );
+    assert!(decision["handoff"]["wait_us"].as_u64() >= Some(3000), "{decision}");
+
+    // The bridge is told where the chain is computed.
+    stage.threads[0].tick();
+    let told = stage.heartbeat().decisions;
+    assert_eq!((told.len(), told[0].target, told[0].predicted_blocks), (1, stage.targets[1].id, 10));
+    stage.finish(0, &exchange);
+    nothing_left(&stage);
+    let count = |name: &str| stage.envoy.count(name);
+    assert_eq!((count("handoff.calls"), count("handoff.decodes"), count("handoff.failed")), (1, 1, 0));
+    assert!(count("handoff.prefill_us") >= 3000 && count("routed") == 1);
+    assert_eq!(count("prediction.over") + count("prediction.under") + count("prediction.right"), 0);
+}
+
+#[test]
+fn the_next_request_avoids_the_prefill_target_that_is_busy() {
+    let mut stage = stage(Protocol::Nixl);
+    let first = stage.prompt(0..320);
+    let second = stage.prompt(1000..1320);
+    let to = |exchange| call(&stage, exchange).header("x-gateway-destination-endpoint").unwrap().to_owned();
+    let mut both = [to(&first), to(&second)];
+    both.sort();
+    assert_eq!(both, PREFILL);
+}
+
+#[test]
+fn sglang_is_called_on_both_sides_at_once() {
+    let mut stage = stage(Protocol::Sglang);
+    let exchange = stage.prompt(0..320);
+    assert!(released(&stage, &exchange), "waiting would deadlock");
+    let sent = call(&stage, &exchange);
+    let prefill: Value = serde_json::from_slice(&sent.body).unwrap();
+    assert_eq!(prefill, body(&stage, &exchange));
+    let port = if sent.header("x-gateway-destination-endpoint") == Some(PREFILL[0]) { 9001 } else { 9002 };
+    assert_eq!((&prefill["bootstrap_host"], &prefill["bootstrap_port"]), (&json!("10.0.0.9"), &json!(port)));
+    assert!(prefill["bootstrap_room"].as_i64().unwrap() >= 0);
+    answer(&mut stage, &exchange, FakeAnswer::of(200, b"{}"));
+    assert_eq!(PREFILL.map(|endpoint| booked(&stage, endpoint)), [Booking::default(); 2]);
+    assert_eq!(stage.decision(0, &exchange)["handoff"]["wait_us"], 0);
+    stage.finish(0, &exchange);
+    nothing_left(&stage);
+
+    // The answer to a call that comes after the response has begun interests nobody.
+    let early = stage.prompt(0..320);
+    let number = call(&stage, &early).number;
+    let Thread { host, vm, .. } = &mut stage.threads[0];
+    early.response(host, vm, 200, None);
+    early.response_body(host, vm, b"data: x\n\n", false);
+    assert_eq!(vm.prefills.calls(), 0);
+    early.answer(host, vm, number, FakeAnswer::of(500, b""));
+    early.done(host, vm);
+    nothing_left(&stage);
+}
+
+#[test]
+fn sglang_ranks_name_the_room() {
+    let mut stage = stage(Protocol::Sglang);
+    for entry in &mut stage.targets[..2] {
+        entry.rank = Some(3);
+        entry.id = TargetId::of(&entry.endpoint, Some(3));
+        entry.bootstrap.as_mut().unwrap().ranks = 4;
+    }
+    stage.push();
+    let exchange = stage.prompt(0..320);
+    let sent = call(&stage, &exchange);
+    let prefill: Value = serde_json::from_slice(&sent.body).unwrap();
+    assert_eq!(prefill["bootstrap_room"].as_u64().unwrap() % 4, 3);
+    assert_eq!(sent.header("x-data-parallel-rank"), Some("3"));
+}
+
+#[test]
+fn a_prefill_that_fails_beside_its_decode_call_ends_both() {
+    for (status, told) in [(503, 503), (0, 503), (400, 400)] {
+        let mut stage = stage(Protocol::Sglang);
+        let exchange = stage.prompt(0..320);
+        let failed = if status == 0 { FakeAnswer::reset() } else { FakeAnswer::of(status, b"{\"why\":1}") };
+        answer(&mut stage, &exchange, failed);
+        assert_eq!(reply(&stage, &exchange).0, told);
+        let Thread { host, vm, .. } = &mut stage.threads[0];
+        exchange.response(host, vm, told, None);
+        exchange.done(host, vm);
+        nothing_left(&stage);
+    }
+}
+
+#[test]
+fn mooncake_and_trtllm_bodies() {
+    let mut mooncake = stage(Protocol::Mooncake);
+    let exchange = mooncake.prompt(0..320);
+    let sent: Value = serde_json::from_slice(&call(&mooncake, &exchange).body).unwrap();
+    answer(&mut mooncake, &exchange, FakeAnswer::of(200, b"{}"));
+    let decode = body(&mooncake, &exchange);
+    assert_eq!(sent["kv_transfer_params"]["transfer_id"], decode["kv_transfer_params"]["transfer_id"]);
+    assert_eq!(decode["kv_transfer_params"]["remote_engine_id"], "e-9");
+
+    let mut trtllm = stage(Protocol::TensorRtLlm);
+    let exchange = trtllm.prompt(0..320);
+    let sent: Value = serde_json::from_slice(&call(&trtllm, &exchange).body).unwrap();
+    assert!(sent["disaggregated_params"]["disagg_request_id"].as_i64().is_some());
+    let params = br#"{"choices":[{"disaggregated_params":{"ctx_request_id":18446744073709551615}}]}"#;
+    answer(&mut trtllm, &exchange, FakeAnswer::of(200, params));
+    let decode = body(&trtllm, &exchange);
+    assert_eq!(decode["disaggregated_params"]["ctx_request_id"], 18_446_744_073_709_551_615_u64);
+    assert_eq!(decode["disaggregated_params"]["request_type"], "generation_only");
+}
+
+#[test]
+fn a_sidecar_is_told_where_to_prefill_and_clients_cannot_tell_it() {
+    let mut stage = stage(Protocol::Header);
+    stage.holds(1, 0..320);
+    let exchange = stage.open(0, "/v1/completions", &[("x-prefiller-host-port", b"evil:1")]);
+    let Thread { host, vm, .. } = &mut stage.threads[0];
+    exchange.body(host, vm, &completion("base", 0..320), true);
+    assert!(released(&stage, &exchange) && calls(&stage, &exchange).is_empty());
+    let seen = exchange.see(&stage.threads[0].host, |stream| stream.request_header("x-prefiller-host-port"));
+    assert_eq!(seen, [PREFILL[0]]);
+    assert_eq!(booked(&stage, PREFILL[0]).requests, 1);
+    stage.finish(0, &exchange);
+    nothing_left(&stage);
+}
+
+fn failures() -> Vec<FakeAnswer> {
+    let answered = |status, body: &str| FakeAnswer::of(status, body.as_bytes());
+    vec![
+        answered(503, ""),
+        answered(504, "upstream request timeout"),
+        answered(429, "{}"),
+        FakeAnswer::reset(),
+        answered(200, r#"{"choices":[{"finish_reason":"length"}]}"#),
+        answered(200, r#"{"choices":[{"finish_reason":"length"}],"kv_transfer_params":null}"#),
+        answered(200, "no json"),
+    ]
+}
+
+#[test]
+fn a_failed_prefill_is_tried_once_more_elsewhere_and_then_done_without() {
+    for (case, failed) in failures().into_iter().enumerate() {
+        let mut stage = stage(Protocol::Nixl);
+        let exchange = stage.prompt(0..320);
+        let first = call(&stage, &exchange).header("x-gateway-destination-endpoint").unwrap().to_owned();
+        answer(&mut stage, &exchange, failed.clone());
+        let second = call(&stage, &exchange).header("x-gateway-destination-endpoint").unwrap().to_owned();
+        assert_ne!(first, second, "case {case}");
+        assert_eq!(booked(&stage, &first).requests, 0);
+        answer(&mut stage, &exchange, failed);
+        assert!(released(&stage, &exchange) && calls(&stage, &exchange).is_empty());
+        let seen = exchange.see(&stage.threads[0].host, |stream| stream.request_body().to_vec());
+        assert_eq!(seen, completion("base", 0..320), "the client's own body");
+        let decision = stage.decision(0, &exchange);
+        assert_eq!((&decision["whole"], decision.get("handoff")), (&json!("prefill_failed"), None));
+        let here = booked(&stage, decision["target"].as_str().unwrap());
+        assert_eq!((here.requests, here.prefill_tokens, here.decode_blocks), (1, 320, 20));
+        stage.finish(0, &exchange);
+        nothing_left(&stage);
+        let misconfigured = if case > 3 { 2 } else { 0 };
+        assert_eq!(stage.envoy.count("handoff.misconfigured"), misconfigured);
+        assert_eq!((stage.envoy.count("handoff.failed"), stage.envoy.count("handoff.whole")), (2 - misconfigured, 1));
+        assert_eq!(stage.envoy.count("routed"), 1);
+    }
+}
+
+#[test]
+fn a_second_prefill_that_works_is_no_failure_of_the_request() {
+    let mut stage = stage(Protocol::Nixl);
+    let exchange = stage.prompt(0..320);
+    answer(&mut stage, &exchange, FakeAnswer::of(500, b""));
+    let second = call(&stage, &exchange).header("x-gateway-destination-endpoint").unwrap().to_owned();
+    answer(&mut stage, &exchange, nixl_answer());
+    assert_eq!(stage.decision(0, &exchange)["handoff"]["prefill"], json!(second));
+    stage.finish(0, &exchange);
+    nothing_left(&stage);
+}
+
+#[test]
+fn without_aggregated_serving_a_failed_prefill_is_a_503_that_names_the_phase() {
+    for failed in failures() {
+        let mut stage = stage(Protocol::Nixl);
+        rule(&mut stage, |rules| rules.aggregated_fallback = false);
+        let exchange = stage.prompt(0..320);
+        answer(&mut stage, &exchange, failed.clone());
+        answer(&mut stage, &exchange, failed);
+        let (status, text) = reply(&stage, &exchange);
+        assert!(status == 503 && text.contains("prefill"), "{status} {text}");
+        let Thread { host, vm, .. } = &mut stage.threads[0];
+        exchange.response(host, vm, 503, None);
+        exchange.done(host, vm);
+        nothing_left(&stage);
+    }
+}
+
+#[test]
+fn a_prefill_cluster_that_does_not_exist_is_a_failure_too() {
+    let mut stage = stage(Protocol::Nixl);
+    stage.envoy.clusters.borrow_mut().clear();
+    let exchange = stage.prompt(0..320);
+    assert_eq!(stage.decision(0, &exchange)["whole"], "prefill_failed");
+    stage.finish(0, &exchange);
+    nothing_left(&stage);
+}
+
+#[test]
+fn an_answer_that_is_complete_already_and_one_that_blames_the_client() {
+    let mut stage = stage(Protocol::Nixl);
+    let complete = stage.prompt(0..320);
+    answer(&mut stage, &complete, FakeAnswer::of(200, br#"{"choices":[{"finish_reason":"stop"}]}"#));
+    assert_eq!(stage.decision(0, &complete)["whole"], "finished");
+    stage.finish(0, &complete);
+    let bad = stage.prompt(0..320);
+    answer(&mut stage, &bad, FakeAnswer::of(400, b"{\"error\":\"too long\"}"));
+    assert_eq!(reply(&stage, &bad), (400, "{\"error\":\"too long\"}".to_owned()));
+    assert_eq!(stage.decision(0, &bad)["unrouted"], "prefill_answered");
+    let Thread { host, vm, .. } = &mut stage.threads[0];
+    bad.response(host, vm, 400, None);
+    bad.done(host, vm);
+    nothing_left(&stage);
+    assert_eq!((stage.envoy.count("handoff.failed"), stage.envoy.count("handoff.misconfigured")), (0, 0));
+}
+
+#[test]
+fn prefill_calls_are_bounded_in_number_and_bytes() {
+    for (by_bytes, over) in [(true, OverLimit::Aggregated), (false, OverLimit::Reject)] {
+        let mut stage = stage(Protocol::Nixl);
+        rule(&mut stage, |rules| {
+            rules.over_limit = over;
+            if by_bytes {
+                rules.max_wait_bytes = 2000;
+            } else {
+                rules.max_waits = 1;
+            }
+        });
+        let first = stage.prompt(0..320);
+        let second = stage.prompt(1000..1320);
+        assert_eq!((calls(&stage, &first).len(), calls(&stage, &second).len()), (1, 0));
+        match over {
+            OverLimit::Aggregated => assert_eq!(stage.decision(0, &second)["whole"], "limit"),
+            OverLimit::Reject => assert_eq!(reply(&stage, &second).0, 503),
+        }
+        answer(&mut stage, &first, nixl_answer());
+        let third = stage.prompt(2000..2320);
+        assert_eq!(calls(&stage, &third).len(), 1, "a place is free again");
+        assert_eq!(stage.envoy.count("handoff.over_limit"), 1);
+    }
+}
+
+#[test]
+fn a_pool_without_living_prefill_targets_serves_whole_or_refuses() {
+    let mut stage = stage(Protocol::Nixl);
+    stage.targets[0].health = Health::Unhealthy;
+    stage.targets[1].health = Health::Unhealthy;
+    stage.push();
+    let exchange = stage.prompt(0..320);
+    assert_eq!(stage.decision(0, &exchange)["whole"], "no_prefill");
+    assert!(DECODE.contains(&&*stage.endpoints(0, &exchange)[0]));
+    stage.finish(0, &exchange);
+    rule(&mut stage, |rules| rules.aggregated_fallback = false);
+    let refused = stage.prompt(0..320);
+    assert_eq!(reply(&stage, &refused).0, 503);
+
+    stage.targets[1].health = Health::Healthy;
+    stage.push();
+    stage.envoy.pass(10);
+    let back = stage.prompt(0..320);
+    assert_eq!(call(&stage, &back).header("x-gateway-destination-endpoint"), Some(PREFILL[1]));
+}
+
+#[test]
+fn what_cannot_be_handed_over_is_served_whole() {
+    let mut stage = stage(Protocol::Nixl);
+    let several = stage.request(0, br#"{"model":"base","prompt":[[1,2],[3,4]]}"#);
+    assert!(released(&stage, &several) && calls(&stage, &several).is_empty());
+    let embedding = stage.open(0, "/v1/embeddings", &[]);
+    let Thread { host, vm, .. } = &mut stage.threads[0];
+    embedding.body(host, vm, br#"{"model":"base","input":[1,2,3]}"#, true);
+    assert!(released(&stage, &embedding) && calls(&stage, &embedding).is_empty());
+}
+
+#[test]
+fn a_client_may_leave_at_any_moment() {
+    for protocol in [Protocol::Nixl, Protocol::Sglang, Protocol::Header] {
+        for phase in 0..4 {
+            let mut stage = stage(protocol);
+            let exchange = stage.prompt(0..320);
+            if phase > 0 && protocol == Protocol::Nixl {
+                answer(&mut stage, &exchange, nixl_answer());
+            }
+            let Thread { host, vm, .. } = &mut stage.threads[0];
+            if phase > 1 {
+                exchange.response(host, vm, 200, Some(DECODE[0]));
+            }
+            if phase > 2 {
+                exchange.response_body(host, vm, b"data: x\n\n", false);
+            }
+            exchange.done(host, vm);
+            nothing_left(&stage);
+            let early = u64::from(phase == 0 && protocol == Protocol::Nixl);
+            assert_eq!(stage.envoy.count("unrouted.ended_early"), early, "{protocol:?} {phase}");
+            stage.threads[0].tick();
+        }
+    }
+}
+
+#[test]
+fn a_timeout_of_envoys_own_ends_a_request_that_waits() {
+    let mut stage = stage(Protocol::Nixl);
+    let exchange = stage.prompt(0..320);
+    let number = call(&stage, &exchange).number;
+    let Thread { host, vm, .. } = &mut stage.threads[0];
+    exchange.response(host, vm, 408, None);
+    exchange.answer(host, vm, number, nixl_answer());
+    exchange.done(host, vm);
+    nothing_left(&stage);
+}
