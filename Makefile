@@ -60,7 +60,7 @@ lint: fmt-check clippy clippy-wasm docs check-arrows deny ## All static checks
 
 # --- tests ---
 
-.PHONY: test-unit test-wasm envoy-validate test-e2e test-swaps test-shadow test
+.PHONY: test-unit test-wasm envoy-validate test-e2e test-swaps test-shadow test-aborts test
 test-unit: setup ## Native tests of every crate except the end-to-end tests
 	cargo test --workspace --exclude e2e
 
@@ -86,9 +86,16 @@ test-swaps: wasm build ## 50 policy swaps in 50 s, 10 of them refused, under 200
 test-shadow: wasm build ## Hit rate predicted by a round robin shadow against round robin at work, 4000 requests each (5 minutes)
 	E2E_SHADOW_REQUESTS=4000 cargo test --package e2e -- a_shadow_predicts --nocapture
 
+test-aborts: wasm build ## A thousand clients that leave at any moment of a hand-over, per protocol (test-e2e has a few)
+	ABORTS=1000 cargo test --package e2e --test e2e -- disagg::aborts --nocapture
+
 test: lint test-unit test-wasm envoy-validate test-e2e ## Everything that is checked
 
 # --- longer checks, not part of `make test` ---
+
+.PHONY: test-vllm-handoff
+test-vllm-handoff: setup ## Prefill and decode bodies against vLLM's own request models (needs the vLLM of scripts/record-vllm-renderings.py)
+	.deps/vllm/bin/python scripts/check-vllm-handoff.py
 
 .PHONY: test-dynamo
 test-dynamo: setup ## The bridge's index against that of Dynamo's indexer, on events of Dynamo's mocker (fetches 600 MB once)
@@ -101,9 +108,13 @@ fuzz: setup ## Fuzz every decoder (FUZZ_SECONDS=300 each, FUZZ_TARGETS="batch pa
 
 # --- run and measure ---
 
-.PHONY: run bench bench-ingest bench-path bench-tokens bench-replay
+.PHONY: run run-disagg bench bench-ingest bench-path bench-tokens bench-replay
 run: wasm build ## Envoy, bridge and two simulated engines (or WORKERS="ip:port ...") until Ctrl-C
 	@target/debug/run-local
+
+PROTOCOL ?= nixl
+run-disagg: wasm build ## The same with two prefill and two decode engines; PROTOCOL=nixl, mooncake, sglang or trtllm
+	@PROTOCOL=$(PROTOCOL) target/debug/run-local
 
 bench: setup ## Benchmarks of the pure core
 	cargo bench --package kv-routing
@@ -122,6 +133,7 @@ bench-tokens: wasm ## Tokenizing inside Envoy, beside the Hugging Face library i
 
 bench-replay: wasm build ## Mooncake trace: hit rate and time to first token by balancing method
 	cargo run --package bench --bin replay
+	cargo run --package bench --bin replay -- --split
 
 .PHONY: clean
 clean: ## Remove build results and run state; keeps .deps

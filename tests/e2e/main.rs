@@ -12,6 +12,7 @@
 mod bridge_tokens;
 mod command_line;
 mod degraded;
+mod disagg;
 mod failures;
 mod harness;
 mod headers;

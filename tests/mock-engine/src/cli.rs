@@ -103,6 +103,9 @@ pub(crate) struct Arguments {
     /// Tokens transferred between engines per second.
     #[arg(long, default_value_t = 400_000.0)]
     kv_transfer_tokens_per_s: f64,
+    /// Compute prompts again whose prefill engine is gone, instead of failing them.
+    #[arg(long)]
+    recompute_lost: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -140,6 +143,7 @@ impl Arguments {
             hold_timeout: seconds("hold-timeout-s", self.hold_timeout_s)?,
             rendezvous_timeout: seconds("rendezvous-timeout-s", self.rendezvous_timeout_s)?,
             tokens_per_s: self.kv_transfer_tokens_per_s,
+            recompute_lost: self.recompute_lost,
         })
     }
 }

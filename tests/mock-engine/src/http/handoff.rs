@@ -160,6 +160,9 @@ impl Generation {
         if let Err(error) = fetch(&wanted.address, &pull, limit).await {
             app.counts.failed_fetches.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(key = pull.key, %error, "prompt blocks not fetched");
+            if app.config.transfer.recompute_lost && error.is_loss() {
+                return Ok(Choice { ticket: self.submit(app, prompt, 0, None, false), hold: None });
+            }
             return Err(ApiError::internal(error.to_string()));
         }
         let tokens = self.prompts[prompt].len() as f64;

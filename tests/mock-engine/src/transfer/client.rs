@@ -50,6 +50,13 @@ pub enum PullError {
     },
 }
 
+impl PullError {
+    /// Whether the blocks are gone with the engine that held them, rather than asked for wrongly.
+    pub(crate) fn is_loss(&self) -> bool {
+        matches!(self, Self::Unreachable { .. } | Self::Broken { .. })
+    }
+}
+
 /// Fetches what `pull` names from `address`, within `limit`.
 pub(crate) async fn fetch(address: &str, pull: &Pull, limit: Duration) -> Result<(), PullError> {
     match timeout(limit, exchange(address, pull)).await {

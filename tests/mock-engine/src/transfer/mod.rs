@@ -74,6 +74,8 @@ pub struct TransferConfig {
     pub rendezvous_timeout: Duration,
     /// Tokens transferred per second.
     pub tokens_per_s: f64,
+    /// Whether prompts whose prefill engine is gone are computed again, as with vLLM's `kv_load_failure_policy: recompute`.
+    pub recompute_lost: bool,
 }
 
 impl Default for TransferConfig {
@@ -87,6 +89,7 @@ impl Default for TransferConfig {
             hold_timeout: Duration::from_secs(480),
             rendezvous_timeout: Duration::from_secs(30),
             tokens_per_s: 400_000.0,
+            recompute_lost: false,
         }
     }
 }

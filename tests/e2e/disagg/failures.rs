@@ -1,0 +1,148 @@
+//! Prefill engines die and come back.
+
+use std::time::{Duration, Instant};
+
+use e2e::bridge;
+use e2e::disagg::{self, Split, with_role};
+use e2e::engine::Engine;
+use e2e::prompt;
+use e2e::stack::Options;
+use e2e::traffic::{self, Traffic};
+use e2e::wait;
+use mock_engine::{EngineConfig, PdProtocol, Role, Speed, TransferConfig};
+use serde_json::{Value, json};
+
+use super::{config, expect_no_bookings};
+
+/// A prefill engine that returned has to be used this soon.
+const BACK_WITHIN: Duration = Duration::from_secs(2);
+
+fn slow(protocol: PdProtocol) -> EngineConfig {
+    let speed = Speed { prefill_tokens_per_s: 50_000.0, decode_ms_per_token: 2.0, speedup: 1.0 };
+    EngineConfig { speed, ..config(protocol) }
+}
+
+fn question(serial: u64) -> Value {
+    let mut document = prompt::question("mock", serial, 150);
+    document["max_tokens"] = 8.into();
+    document["stream"] = serial.is_multiple_of(2).into();
+    document
+}
+
+/// A pool whose bridge does not notice in time that an engine died.
+fn without_probes(protocol: PdProtocol) -> Options {
+    let mut pool = disagg::pool(protocol);
+    pool["probe"] = json!({"interval_ms": 60_000, "timeout_ms": 1000});
+    Options { envoy: disagg::envoy(), pool, ..Options::default() }
+}
+
+async fn more(traffic: &Traffic, count: u64) {
+    let ended = traffic.ended();
+    wait::until("traffic", Duration::from_secs(20), async || (traffic.ended() >= ended + count).then_some(())).await;
+}
+
+#[tokio::test]
+async fn prefill_engines_die_one_by_one_and_no_client_notices() {
+    let mut config = slow(PdProtocol::Nixl);
+    // What an engine has prefilled and not yet handed over dies with it.
+    config.transfer.recompute_lost = true;
+    let mut split = Split::start(&config, 2, 2).await;
+    let url = split.stack.envoy.url("/v1/chat/completions");
+    let traffic = Traffic::start(&url, 12, question);
+    more(&traffic, 40).await;
+    split.prefill.remove(0).die();
+    more(&traffic, 80).await;
+    split.prefill.remove(0).die();
+    more(&traffic, 80).await;
+    traffic::expect_all_ok(&traffic.stop().await);
+    assert!(split.stack.envoy.stat("kv_router.handoff.whole").await > 0, "aggregated while there is no prefill engine");
+
+    // One returns, on another port, as another pod would.
+    let back = Engine::start(with_role(&config, Role::Prefill)).await;
+    let workers: Vec<_> = split.decode.iter().chain([&back]).map(Engine::worker).collect();
+    let traffic = Traffic::start(&url, 4, |serial| question(10_000 + serial));
+    let returned = Instant::now();
+    bridge::write_workers(&split.stack.scratch, &workers);
+    wait::until("the returned engine is used", 4 * BACK_WITHIN, async || {
+        (back.metric("mock:pulls_total").await > 0).then_some(())
+    })
+    .await;
+    let took = returned.elapsed();
+    println!("first pull {took:?} after the prefill engine returned");
+    assert!(took < BACK_WITHIN, "{took:?}");
+    traffic::expect_all_ok(&traffic.stop().await);
+    expect_no_bookings(&split).await;
+}
+
+/// Nobody knows of the death yet but the prefill call itself.
+#[tokio::test]
+async fn an_unnoticed_death_costs_one_more_try_and_then_the_hop() {
+    for protocol in [PdProtocol::Nixl, PdProtocol::Mooncake, PdProtocol::Trtllm] {
+        let mut split = Split::start_with(&config(protocol), 2, 1, without_probes(protocol)).await;
+        split.prefill.remove(0).die();
+        for seed in 0..4 {
+            split.stack.chat(&question(seed)).await.expect_ok();
+            let decision = split.stack.next_decision().await;
+            let handoff = decision.handoff.unwrap_or_else(|| panic!("{protocol:?} served whole: {:?}", decision.whole));
+            assert_eq!(handoff.prefill, split.prefill[0].address());
+        }
+        split.prefill.remove(0).die();
+        split.stack.chat(&question(9)).await.expect_ok();
+        assert_eq!(split.stack.next_decision().await.whole.as_deref(), Some("prefill_failed"), "{protocol:?}");
+        assert!(split.stack.envoy.stat("kv_router.handoff.failed").await > 2);
+    }
+}
+
+#[tokio::test]
+async fn without_prefill_engines_the_policy_refuses_or_serves_whole() {
+    let mut split = Split::start(&config(PdProtocol::Nixl), 1, 1).await;
+    split.stack.chat(&question(1)).await.expect_ok();
+    let rules = json!({"aggregated_fallback": false});
+    let strict = json!({"version": 1, "policies": {"p": {"mode": "kv", "disaggregation": rules}}, "default": "p"});
+    split.stack.bridge.put_policy(&strict).await;
+    split.prefill.remove(0).die();
+    // By the failed call at first, by the bridge's probes later.
+    for seed in 2..30 {
+        let reply = split.stack.chat(&question(seed)).await;
+        assert_eq!(reply.status, 503, "{}", reply.text());
+        assert!(reply.text().contains("prefill"), "{}", reply.text());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let lax = json!({"version": 1, "policies": {"p": {"mode": "kv"}}, "default": "p"});
+    split.stack.bridge.put_policy(&lax).await;
+    split.stack.chat(&question(50)).await.expect_ok();
+}
+
+/// SGLang's decode call is made already when its prefill fails: the client is told at once instead of when decode gives up.
+#[tokio::test]
+async fn a_prefill_that_fails_beside_its_decode_call_is_told_at_once() {
+    let protocol = PdProtocol::Sglang;
+    let transfer = TransferConfig { rendezvous_timeout: Duration::from_secs(20), ..config(protocol).transfer };
+    let config = EngineConfig { transfer, ..config(protocol) };
+    let mut split = Split::start_with(&config, 1, 1, without_probes(protocol)).await;
+    split.stack.chat(&question(1)).await.expect_ok();
+    split.prefill.remove(0).die();
+    let reply = split.stack.chat(&question(2)).await;
+    assert_eq!(reply.status, 503, "{}", reply.text());
+    assert!(reply.total < Duration::from_secs(5), "{:?}", reply.total);
+    split.stack.envoy.expect_running();
+    expect_no_bookings(&split).await;
+}
+
+/// Envoy has no prefill endpoint where the filter knows some: calls fail before they are sent, and the VM survives it.
+#[tokio::test]
+async fn an_empty_prefill_cluster_is_a_failed_prefill() {
+    let mut split = Split::start(&config(PdProtocol::Nixl), 1, 1).await;
+    let kind = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment";
+    let nobody = json!({"@type": kind, "cluster_name": "prefill", "endpoints": []});
+    split.stack.scratch.replace("prefill-eds.json", &json!({"resources": [nobody]}).to_string());
+    wait::until("an empty prefill cluster", Duration::from_secs(5), async || {
+        (split.stack.envoy.stat("cluster.prefill.membership_total").await == 0).then_some(())
+    })
+    .await;
+    for seed in 0..6 {
+        split.stack.chat(&question(seed)).await.expect_ok();
+        assert_eq!(split.stack.next_decision().await.whole.as_deref(), Some("prefill_failed"));
+    }
+    split.stack.envoy.expect_running();
+}
