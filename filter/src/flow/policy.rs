@@ -141,26 +141,28 @@ impl Asked {
             Selection::NeedsTokens => (Policy::builtin(), None),
         };
         vm.turn = vm.turn.wrapping_add(1);
-        // Live and shadow draw the same random numbers: where they differ, their documents do.
+        // Live and shadow draw the same random numbers: where they differ, their documents do. The shadow goes first, so that it sees
+        // the sessions as they were, and not where this one has just been put.
         let mut shadow_rng = vm.rng.clone();
-        let plan = self.follow(vm, host, policy, prompt, situation, None);
-        let mut said = Said {
-            policy: policy.name.clone(),
-            rule: rule.map_or(DEFAULT_RULE, |rule| rule.name.as_str()).to_owned(),
-            explain: policy.explain,
-            imagined: None,
-            handoff: plan.decode.is_some().then(|| policy.disaggregation.clone()),
-            whole: plan.whole,
-        };
-        if let Some(shadow) = self.ruled.shadow() {
+        let imagined = self.ruled.shadow().map(|shadow| {
             let policy = match self.select(Some(shadow), configured, tokens) {
                 Selection::Chosen(policy, _) => policy,
                 Selection::NeedsTokens => Policy::builtin(),
             };
-            let imagined = self.follow(vm, host, policy, prompt, situation, Some(&mut shadow_rng)).outcome;
-            count_agreement(vm, host, &plan.outcome, &imagined);
-            said.imagined = Some(self.imagined(&imagined, situation));
+            self.follow(vm, host, policy, prompt, situation, Some(&mut shadow_rng)).outcome
+        });
+        let plan = self.follow(vm, host, policy, prompt, situation, None);
+        if let Some(imagined) = &imagined {
+            count_agreement(vm, host, &plan.outcome, imagined);
         }
+        let said = Said {
+            policy: policy.name.clone(),
+            rule: rule.map_or(DEFAULT_RULE, |rule| rule.name.as_str()).to_owned(),
+            explain: policy.explain,
+            imagined: imagined.map(|imagined| self.imagined(&imagined, situation)),
+            handoff: plan.decode.is_some().then(|| policy.disaggregation.clone()),
+            whole: plan.whole,
+        };
         (plan, said)
     }
 

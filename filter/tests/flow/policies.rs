@@ -1,6 +1,7 @@
 //! Policies pushed by the bridge decide, are swapped, and refuse.
 
 use filter::host::fake::Exchange;
+use kv_routing::policy::CostWeights;
 use kv_routing::policy::document::{
     Busy, Document, ExplainLevel, HeaderMatch, HeaderTest, Match, Mode, Overload, Policy, Rule, RuleSet, SessionKey,
     Shadow,
@@ -277,6 +278,31 @@ fn a_shadow_of_an_identical_document_always_agrees_and_is_reported() {
         assert_eq!(decisions.len(), if routed { ROUNDS as usize } else { 0 }, "{mode:?}");
         assert!(decisions.iter().all(|decision| decision.shadow.unwrap().target == Some(decision.target)), "{mode:?}");
     }
+}
+
+/// A session that is not known yet goes where the cost says, for either document by its own; a known one where it is.
+#[test]
+fn a_shadow_does_not_take_the_live_choice_for_a_remembered_session() {
+    let mut stage = Stage::new();
+    stage.holds(2, 0..160);
+    let session = |device_credit| {
+        let key = SessionKey::Header("x-session".into());
+        let mut policy = policy("sticky", Mode::Session { key, hard: true, ttl_seconds: 60 });
+        policy.weights = CostWeights { device_credit, request_weight: 1.0, ..CostWeights::default() };
+        policy
+    };
+    let shadow = Shadow { sample_per_million: 1_000_000, rules: only(session(0.0)) };
+    stage.policy = Some(Document { version: 1, live: only(session(1.0)), shadow: Some(shadow) });
+    stage.push();
+    stage.envoy.pass(10);
+    // The holder is busier than the others, so that without credit it is the dearest.
+    send(&mut stage, &[("x-session", b"first")], 0..160);
+    let before = stage.envoy.count("shadow.agreed");
+    let exchange = send(&mut stage, &[("x-session", b"second")], 0..160);
+    assert_eq!(stage.endpoints(0, &exchange)[0], target(2).endpoint);
+    assert_eq!(stage.envoy.count("shadow.agreed"), before, "the shadow would have begun elsewhere");
+    send(&mut stage, &[("x-session", b"second")], 0..160);
+    assert_eq!(stage.envoy.count("shadow.agreed"), before + 1, "and would have stayed where the session is");
 }
 
 /// A policy that leaves everything to Envoy can be compared with one that would not.
