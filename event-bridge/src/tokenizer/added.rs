@@ -92,6 +92,17 @@ fn same(left: &AddedJson, right: &AddedJson) -> bool {
         && *special == right.special
 }
 
+/// Refuses special tokens that only `tokenizer_config.json` knows: `transformers` gives them ids of its own when it loads the model.
+pub(super) fn refuse_unlisted<'t>(
+    mut special: impl Iterator<Item = &'t str>,
+    is_known: impl Fn(&str) -> bool,
+) -> Result<(), Unsupported> {
+    match special.find(|text| !is_known(text)) {
+        Some(text) => Err(Unsupported::new("tokenizer_config.json", format!("`{text}` is no token of tokenizer.json"))),
+        None => Ok(()),
+    }
+}
+
 /// Sorts the tokens into the two searches, or refuses what they cannot express.
 pub(super) fn sort(tokens: &BTreeMap<u32, AddedJson>, normalizer: Normalizer) -> Result<Added, Unsupported> {
     let mut added = Added::default();
@@ -115,10 +126,11 @@ pub(super) fn sort(tokens: &BTreeMap<u32, AddedJson>, normalizer: Normalizer) ->
                 return refuse("is normalized, together with a normalizer that prepends");
             }
         };
-        if normalizer != Normalizer::Keep
-            && text.contains(|character: char| character.is_whitespace() || character == '▁')
-        {
-            return refuse("is normalized and holds white space");
+        // A chunk may end before any white space, and then would end within the token or its own.
+        let is_space =
+            |character: char| character.is_whitespace() || (character == '▁' && normalizer != Normalizer::Keep);
+        if token.lstrip || token.rstrip || text.contains(is_space) {
+            return refuse("is normalized and holds or takes white space");
         }
         added.normalized.push(entry(text));
     }

@@ -118,6 +118,11 @@ fn build_parts(
     let size = u32::try_from(ids.len()).map_err(|_| Unsupported::new("model.vocab", "too large"))?;
     let lookup = |text: &str| ids.get(text).copied();
     let tokens = added::resolve(&json.added_tokens, &config.added_tokens_decoder, &lookup, size)?;
+    if origin == Origin::Json {
+        added::refuse_unlisted(config.special_tokens(), |text| {
+            ids.contains_key(text) || tokens.values().any(|token| token.content == text)
+        })?;
+    }
     let added = added::sort(&tokens, pipeline.normalizer)?;
     let normalization = (pipeline.normalizer == Normalizer::Nfc).then(unicode::normalization);
     let highest = ids.values().max().map_or(0, |id| id.saturating_add(1));

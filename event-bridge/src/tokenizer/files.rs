@@ -10,7 +10,7 @@ use serde::de::IgnoredAny;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::json::ConfigJson;
-use super::{CompileError, ranks};
+use super::{CompileError, Unsupported, ranks};
 
 /// Largest `tokenizer.json` seen is 33 MB.
 const FILE_BOUND: u64 = 256 << 20;
@@ -61,6 +61,10 @@ impl ModelFiles {
         };
         let config = optional("tokenizer_config.json")?;
         let (tokenizer, origin) = match (optional("tiktoken.model")?, optional("tekken.json")?) {
+            (_, Some(file)) if is_mistral(directory) => (ranks::tekken(&file)?, Origin::Tekken),
+            _ if is_mistral(directory) => {
+                return Err(Unsupported::new("tokenizer.model.v*", "read by the engine with mistral-common").into());
+            }
             _ if directory.join("tokenizer.json").exists() => {
                 (read_bounded(&directory.join("tokenizer.json"))?, Origin::Json)
             }
@@ -160,6 +164,21 @@ struct AddedId {
 struct Decoder {
     #[serde(default)]
     added_tokens_decoder: BTreeMap<String, IgnoredAny>,
+}
+
+/// Whether engines load the model the way Mistral publishes it, whatever other files there are: vLLM's rule for its tokenizer mode `auto`.
+fn is_mistral(directory: &Path) -> bool {
+    let names = std::fs::read_dir(directory)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok());
+    let (mut weights, mut tokenizer) = (false, false);
+    for name in names {
+        weights |= name.starts_with("consolidated") && name.ends_with(".safetensors");
+        tokenizer |= name == "tekken.json" || name.starts_with("tokenizer.model.v");
+    }
+    weights && tokenizer
 }
 
 fn read_bounded(path: &Path) -> Result<Vec<u8>, CompileError> {

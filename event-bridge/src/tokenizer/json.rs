@@ -109,4 +109,26 @@ pub(super) struct ConfigJson {
     pub(super) add_bos_token: Option<bool>,
     #[serde(default)]
     pub(super) add_eos_token: Option<bool>,
+    /// Lists of texts or added tokens, or a map of them.
+    #[serde(default)]
+    additional_special_tokens: Value,
+    #[serde(default)]
+    extra_special_tokens: Value,
+    /// `pad_token` and the like are among them.
+    #[serde(flatten)]
+    others: BTreeMap<String, Value>,
+}
+
+impl ConfigJson {
+    /// Texts of the special tokens it names. `transformers` makes new tokens of those that the tokenizer does not have.
+    pub(super) fn special_tokens(&self) -> impl Iterator<Item = &str> {
+        const NAMES: [&str; 7] =
+            ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
+        let listed = [&self.additional_special_tokens, &self.extra_special_tokens].into_iter().flat_map(|value| {
+            let list = value.as_array().into_iter().flatten();
+            list.chain(value.as_object().into_iter().flat_map(serde_json::Map::values))
+        });
+        let named = NAMES.iter().filter_map(|name| self.others.get(*name));
+        named.chain(listed).filter_map(|value| value.as_str().or_else(|| value.get("content")?.as_str()))
+    }
 }

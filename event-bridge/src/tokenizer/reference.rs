@@ -7,8 +7,9 @@ use kv_routing::block::TokenId;
 use thiserror::Error;
 use tokenizers::Tokenizer;
 
+use super::added::refuse_unlisted;
 use super::json::AddedJson;
-use super::{CompileError, ModelFiles};
+use super::{CompileError, ModelFiles, Origin};
 
 /// Why the library cannot tokenize.
 #[derive(Debug, Error)]
@@ -48,6 +49,10 @@ impl Reference {
         let there = tokenizer.get_added_tokens_decoder();
         overlay.retain(|(id, token)| there.get(id) != Some(token));
         tokenizer.add_tokens(overlay.into_iter().map(|(_, token)| token)).map_err(load)?;
+        if files.origin == Origin::Json {
+            let is_known = |text: &str| tokenizer.token_to_id(text).is_some();
+            refuse_unlisted(config.special_tokens(), is_known).map_err(CompileError::from)?;
+        }
         Ok(Self { tokenizer })
     }
 

@@ -142,6 +142,26 @@ fn what_follows_a_known_beginning_changes_nothing() {
     }
 }
 
+/// What no tokenizer was made for ends what is exact, and takes no more memory than its text.
+#[test]
+fn a_text_without_an_end_of_a_word_is_exact_up_to_there() {
+    let mut core = prompter(compile_files(&files("qwen2_5"), &RenderOptions::default()).unwrap().bytes, 8 << 20);
+    let words = "Some words before the end of all words. ".repeat(100);
+    let endless = "a".repeat((1 << 20) + 4096);
+    let text = format!("{words}{endless} {words}");
+    let exact = core.encode(&words, false);
+    for round in 0..3 {
+        let prompt = prepare(&mut core, &text, false, plan(16, None), || u32::MAX);
+        let certain = prompt.exact_tokens as usize;
+        assert!((exact.len() - 600..exact.len()).contains(&certain), "round {round}: {certain} of {}", exact.len());
+        assert!(prompt.tokens as usize > certain + endless.len() / 5, "round {round}: {}", prompt.tokens);
+        let known = chain(&exact, plan(16, None).block_size, plan(16, None).seed);
+        assert_eq!(prompt.chain[..certain / 16], known[..certain / 16], "round {round}");
+    }
+    let whole = prepare(&mut core, &words, false, plan(16, None), || u32::MAX);
+    assert_eq!((whole.exact_tokens, whole.tokens), (exact.len() as u32, exact.len() as u32));
+}
+
 #[test]
 fn the_next_turn_of_a_chat_costs_only_itself() {
     let mut core = prompter(compile_files(&files("qwen2_5"), &RenderOptions::default()).unwrap().bytes, 8 << 20);

@@ -5,9 +5,12 @@ use std::path::PathBuf;
 use event_bridge::tokenizer::{CompiledTokenizer, ModelFiles, Reference, RenderOptions, compile_files};
 use kv_routing::tokens::{CacheLimits, Prompter};
 
+pub(crate) fn folder(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../.deps/tokenizers").join(name)
+}
+
 pub(crate) fn files(name: &str) -> ModelFiles {
-    let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../.deps/tokenizers").join(name);
-    ModelFiles::read(&directory)
+    ModelFiles::read(&folder(name))
         .unwrap_or_else(|error| panic!("{error}\nrun `make setup`, it fetches the tokenizers tests need"))
 }
 

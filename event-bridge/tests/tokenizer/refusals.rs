@@ -1,6 +1,6 @@
 //! What the compiler does not recognise it refuses, and says what it is.
 
-use event_bridge::tokenizer::{CompileError, ModelFiles, RenderOptions, compile_files};
+use event_bridge::tokenizer::{CompileError, ModelFiles, Reference, RenderOptions, compile_files};
 use serde_json::{Value, json};
 
 /// The smallest tokenizer that compiles: all bytes, one merge.
@@ -45,6 +45,46 @@ fn refused(pointer: &str, value: Value, named: &str) {
 #[test]
 fn the_small_tokenizer_compiles() {
     compile(&small()).unwrap();
+}
+
+/// `transformers` adds what only the configuration names when it loads the model.
+#[test]
+fn special_tokens_that_only_the_configuration_knows_are_refused() {
+    for (config, named) in [
+        (json!({"pad_token": "[PAD]"}), Some("[PAD]")),
+        (json!({"eos_token": {"content": "<eos>", "lstrip": false}}), Some("<eos>")),
+        (json!({"additional_special_tokens": ["<x>", "<y>"]}), Some("<y>")),
+        (json!({"extra_special_tokens": {"image_token": "<z>"}}), Some("<z>")),
+        (json!({"bos_token": "<x>", "eos_token": "ab", "pad_token": null, "model_max_length": 1e30}), None),
+    ] {
+        let tokenizer = serde_json::to_vec(&small()).unwrap();
+        let files = ModelFiles { tokenizer, config: Some(config.to_string().into_bytes()), ..ModelFiles::default() };
+        let refused = |text: String| assert!(named.is_some_and(|named| text.contains(named)), "{config}: {text}");
+        match (compile_files(&files, &RenderOptions::default()), Reference::load(&files)) {
+            (Ok(_), Ok(_)) => assert_eq!(named, None, "{config}"),
+            (Err(compile), Err(reference)) => {
+                refused(compile.to_string());
+                refused(reference.to_string());
+            }
+            other => panic!("{config}: {other:?}"),
+        }
+    }
+}
+
+/// A folder as Mistral publishes it, which engines read with mistral-common even where there is a `tokenizer.json`.
+#[test]
+fn folders_that_engines_read_as_mistrals_own_are_told_by_their_weights() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &[u8]| std::fs::write(folder.path().join(name), text).unwrap();
+    write("tokenizer.json", &serde_json::to_vec(&small()).unwrap());
+    write("tokenizer.model.v3", b"");
+    ModelFiles::read(folder.path()).unwrap();
+    write("consolidated.safetensors", b"");
+    assert!(ModelFiles::read(folder.path()).unwrap_err().to_string().contains("mistral-common"));
+    let tekken = std::fs::read(crate::models::folder("tekken").join("tekken.json")).unwrap();
+    write("tekken.json", &tekken);
+    let files = ModelFiles::read(folder.path()).unwrap();
+    assert!(files.templates(RenderOptions::default().content_format).is_err());
 }
 
 #[test]

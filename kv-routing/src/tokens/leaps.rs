@@ -28,6 +28,11 @@ impl Leaps {
         Self { on, end: 0, key: root, ahead: None, blocks: 0 }
     }
 
+    /// Sets no more landings for this prompt.
+    pub(crate) fn stop(&mut self) {
+        self.on = false;
+    }
+
     /// Leaps as far as landings are known, and brings `hasher` there.
     pub(crate) fn leap(
         &mut self,

@@ -12,13 +12,20 @@ use super::items::{Item, ItemKind, Items};
 use super::leaps::Leaps;
 use super::open::Open;
 use super::pieces::Workshop;
-use super::prompter::{HashPlan, PreparedPrompt};
+use super::prompter::{HashPlan, PreparedPrompt, stand_in};
 use super::table::Tables;
 use super::tokenizer::Tokenizer;
 use crate::block::{ChainHasher, TokenId};
+use crate::openai::MediaId;
 
 /// A group ends with the item that brings it to this many bytes.
 const GROUP_BYTES: usize = SHORTEST;
+
+/// A chunk with more bytes has no place to cut for so long that it is no text. Merging takes 34 bytes of memory for each of its own, which
+/// would end the VM, so the prompt is exact only up to there.
+const LONGEST_CHUNK: usize = 1 << 20;
+/// Bytes of such a chunk that stand for one token of it.
+const BYTES_PER_TOKEN: usize = 4;
 
 /// Everything a VM keeps for tokenizing, besides the tokenizer itself.
 #[derive(Debug)]
@@ -87,6 +94,8 @@ pub struct Preparation {
     fresh_bytes: usize,
     cached_bytes: usize,
     exact_bytes: usize,
+    /// A chunk was too long: see [`LONGEST_CHUNK`].
+    given_up: bool,
     /// Tokens of the items that end within `exact_bytes`.
     exact_tokens: u32,
 }
@@ -126,6 +135,7 @@ impl Preparation {
             fresh_bytes: 0,
             cached_bytes: 0,
             exact_bytes,
+            given_up: false,
             exact_tokens: 0,
         };
         if framed {
@@ -231,6 +241,8 @@ impl Preparation {
             }
         }
         let Some((start, end)) = bounds else { return false };
+        // What is remembered counts as exact.
+        group.whole &= !self.given_up && end - start <= LONGEST_CHUNK;
         if !group.whole || self.kept.is_some() {
             group.whole = false;
             return true;
@@ -282,6 +294,9 @@ impl Preparation {
             }
             ItemKind::Chunk { begins_stretch } => begins_stretch,
         };
+        if item.end - item.start > LONGEST_CHUNK && self.kept.is_none() {
+            return self.stand_in_for(item);
+        }
         if let Some(key) = self.chunk_key(caches, item, begins_stretch)
             && let Some(tokens) = caches.chunks.get(key, item.end - item.start)
         {
@@ -292,6 +307,19 @@ impl Preparation {
         }
         self.tokens.clear();
         self.open = Some(Open::new(tokenizer, tables, &self.text, item, begins_stretch));
+    }
+
+    /// Puts the same token about as often as a chunk has tokens in its place. What follows is not the engine's any more.
+    fn stand_in_for(&mut self, item: Item) {
+        self.exact_bytes = self.exact_bytes.min(item.start);
+        self.given_up = true;
+        self.leaps.stop();
+        let text = self.text.get(item.start..item.end).unwrap_or_default();
+        let id = stand_in(MediaId::of(text));
+        for _ in 0..text.len() / BYTES_PER_TOKEN {
+            self.hasher.push_all(&[id]);
+        }
+        self.finish_item(item);
     }
 
     fn work_on_open(&mut self, tokenizer: &Tokenizer, tables: &Tables<'_>, caches: &mut Caches, budget: &mut Budget) {

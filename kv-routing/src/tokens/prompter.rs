@@ -97,14 +97,6 @@ pub enum PromptError {
     /// The chat template refused the messages.
     #[error(transparent)]
     Render(#[from] RenderError),
-    /// Too long for the configured bound.
-    #[error("prompt of {bytes} bytes is over the bound of {bound}")]
-    TooLong {
-        /// Bytes of the prompt.
-        bytes: u32,
-        /// The bound.
-        bound: u32,
-    },
 }
 
 impl Prompter {

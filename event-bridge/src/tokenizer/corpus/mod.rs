@@ -6,6 +6,7 @@ pub mod generate;
 pub fn texts() -> Vec<String> {
     let mut texts: Vec<String> = PLAIN.iter().map(|text| (*text).to_owned()).collect();
     texts.extend(white_space());
+    texts.extend(signs_in_kana());
     texts.extend(long_words());
     texts.extend(special_tokens());
     texts.push(PLAIN.join("\n\n"));
@@ -45,6 +46,15 @@ const PLAIN: &[&str] = &[
     "、。「」『』【】，！？：；（）《》…—～·￥ a。b，c、d",
     "日本語ABC漢字abc仮名123かなカナ々〆〇ーヽヾ゛゜",
 ];
+
+/// Signs, marks and unassigned characters of the kana blocks, which DeepSeek's pattern takes for letters at first, beside each of the others.
+fn signs_in_kana() -> impl Iterator<Item = String> {
+    let signs = ['・', '゛', '゜', '゠', '\u{3040}', '\u{3097}', '\u{3098}', '\u{3099}', '\u{309a}'];
+    signs.into_iter().map(|sign| {
+        let beside = ('\u{3040}'..='\u{30ff}').chain(['漢', '字', '一', '龥']);
+        beside.map(|other| format!("{other}{sign}{sign}{other} {sign}{other}, {other}{sign}\n")).collect()
+    })
+}
 
 fn white_space() -> Vec<String> {
     let spaces = [

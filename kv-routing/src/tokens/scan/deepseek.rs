@@ -4,7 +4,8 @@
 //! 2. `[一-龥぀-ゟ゠-ヿ]+`
 //! 3. ``[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+``
 //!
-//! What the third leaves over is a piece too. A number or a character of the second expression ends the text for the third.
+//! What the third leaves over is a piece too. It sees each match of the second, and each stretch between matches of the first two, as a text
+//! of its own: not every character of the second's set is a letter (`・` and `゜` are signs), so a match may come apart again.
 
 use super::{Class, ClassSet, ClassTable, Digits, LETTERS, MARKS, NEWLINES, NUMBERS, WHITE, number, run};
 use crate::tokens::table::decode;
@@ -23,73 +24,81 @@ pub(super) fn next(classes: &ClassTable<'_>, text: &[u8], start: usize) -> usize
     if NUMBERS.has(class) {
         return number(classes, text, start, length, Digits::UpToThree);
     }
-    if is_cjk(text, start) {
-        return run_cjk(text, start);
-    }
-    if let Some(end) = third(classes, text, start) {
+    let stretch = Stretch { classes, text, cjk: is_cjk(text, start) };
+    if let Some(end) = stretch.third(start) {
         return end;
     }
     // Nothing matches here: everything up to the next match is one piece.
     let mut end = start + length;
-    while stretch_at(classes, text, end).0 != END && third(classes, text, end).is_none() {
-        end += stretch_at(classes, text, end).1;
+    while stretch.at(end).0 != END && stretch.third(end).is_none() {
+        end += stretch.at(end).1;
     }
     end
 }
 
-/// The class at `at`, or [`END`] where the stretch the third expression sees is over.
-#[inline]
-fn stretch_at(classes: &ClassTable<'_>, text: &[u8], at: usize) -> (u8, usize) {
-    match classes.at(text, at) {
-        Some((class, length)) if !NUMBERS.has(class) && !is_cjk(text, at) => (class, length),
-        _ => (END, 0),
-    }
+/// What the third expression sees at a time: a match of the second one, or what lies between matches of the first two.
+#[derive(Clone, Copy)]
+struct Stretch<'t> {
+    classes: &'t ClassTable<'t>,
+    text: &'t [u8],
+    cjk: bool,
 }
 
-/// The third expression at `start`, whose class is neither a number nor CJK.
-#[inline]
-fn third(classes: &ClassTable<'_>, text: &[u8], start: usize) -> Option<usize> {
-    let (class, length) = stretch_at(classes, text, start);
-    let (after, width) = stretch_at(classes, text, start + length);
-    if length == 1 && SIGNS.has(class) && text.get(start + 1).is_some_and(u8::is_ascii_alphabetic) {
-        return Some(ascii_letters(text, start + 1));
-    }
-    if LEAD.has(class) && WORD.has(after) {
-        return Some(run_stretch(classes, text, start + length + width, WORD));
-    }
-    if WORD.has(class) {
-        return Some(run_stretch(classes, text, start + length, WORD));
-    }
-    if SIGNS.has(class) {
-        return Some(signs(classes, text, start + length));
-    }
-    if text.get(start) == Some(&b' ') && SIGNS.has(after) {
-        return Some(signs(classes, text, start + 1 + width));
-    }
-    WHITE.has(class).then(|| white(classes, text, start))
-}
-
-fn signs(classes: &ClassTable<'_>, text: &[u8], at: usize) -> usize {
-    let end = run_stretch(classes, text, at, SIGNS);
-    run(classes, text, end, NEWLINES)
-}
-
-/// The white-space alternatives, with the stretch's end as the end of the text.
-fn white(classes: &ClassTable<'_>, text: &[u8], start: usize) -> usize {
-    let end = run(classes, text, start, WHITE);
-    let stretch_ends = stretch_at(classes, text, end).0 == END;
-    let seen = if stretch_ends { end } else { text.len() };
-    super::whitespace::next(classes, text.get(..seen).unwrap_or(text), start, true)
-}
-
-#[inline]
-fn run_stretch(classes: &ClassTable<'_>, text: &[u8], mut at: usize, set: ClassSet) -> usize {
-    loop {
-        let (class, length) = stretch_at(classes, text, at);
-        if length == 0 || !set.has(class) {
-            return at;
+impl Stretch<'_> {
+    /// The class at `at`, or [`END`] where the stretch is over.
+    #[inline]
+    fn at(self, at: usize) -> (u8, usize) {
+        match self.classes.at(self.text, at) {
+            Some((class, length)) if !NUMBERS.has(class) && is_cjk(self.text, at) == self.cjk => (class, length),
+            _ => (END, 0),
         }
-        at += length;
+    }
+
+    /// The third expression at `start`, which lies in the stretch.
+    #[inline]
+    fn third(self, start: usize) -> Option<usize> {
+        let (class, length) = self.at(start);
+        let (after, width) = self.at(start + length);
+        if length == 1 && SIGNS.has(class) && self.text.get(start + 1).is_some_and(u8::is_ascii_alphabetic) {
+            return Some(ascii_letters(self.text, start + 1));
+        }
+        if LEAD.has(class) && WORD.has(after) {
+            return Some(self.run(start + length + width, WORD));
+        }
+        if WORD.has(class) {
+            return Some(self.run(start + length, WORD));
+        }
+        if SIGNS.has(class) {
+            return Some(self.signs(start + length));
+        }
+        if self.text.get(start) == Some(&b' ') && SIGNS.has(after) {
+            return Some(self.signs(start + 1 + width));
+        }
+        WHITE.has(class).then(|| self.white(start))
+    }
+
+    fn signs(self, at: usize) -> usize {
+        let end = self.run(at, SIGNS);
+        // Line breaks are in no match of the second expression.
+        if self.cjk { end } else { run(self.classes, self.text, end, NEWLINES) }
+    }
+
+    /// The white-space alternatives, with the stretch's end as the end of the text.
+    fn white(self, start: usize) -> usize {
+        let end = run(self.classes, self.text, start, WHITE);
+        let seen = if self.at(end).0 == END { end } else { self.text.len() };
+        super::whitespace::next(self.classes, self.text.get(..seen).unwrap_or(self.text), start, true)
+    }
+
+    #[inline]
+    fn run(self, mut at: usize, set: ClassSet) -> usize {
+        loop {
+            let (class, length) = self.at(at);
+            if length == 0 || !set.has(class) {
+                return at;
+            }
+            at += length;
+        }
     }
 }
 
@@ -110,11 +119,4 @@ fn is_cjk(text: &[u8], at: usize) -> bool {
         }
         _ => false,
     }
-}
-
-fn run_cjk(text: &[u8], mut at: usize) -> usize {
-    while is_cjk(text, at) {
-        at += 3;
-    }
-    at
 }

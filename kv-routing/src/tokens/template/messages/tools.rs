@@ -3,6 +3,7 @@
 use minijinja::Value;
 use minijinja::value::ValueKind;
 
+use crate::openai::json::{JsonError, JsonProblem, to_value};
 use crate::openai::value::{Dict, DictBuilder, List};
 use crate::openai::{ChatInput, ToolChoice};
 use crate::tokens::template::error::RenderError;
@@ -54,7 +55,7 @@ pub(super) fn tool_calls(calls: &Value) -> Result<Option<Value>, RenderError> {
         let function =
             dict.get("function").and_then(|function| function.downcast_object_ref::<Dict>()).ok_or_else(refused)?;
         let mut made_function = DictBuilder::from(function);
-        made_function.set("arguments", arguments(function.get("arguments")));
+        made_function.set("arguments", arguments(function.get("arguments"))?);
         let mut made = DictBuilder::from(dict);
         made.set("function", made_function.finish());
         out.push(made.finish());
@@ -63,12 +64,18 @@ pub(super) fn tool_calls(calls: &Value) -> Result<Option<Value>, RenderError> {
 }
 
 /// Arguments as a dict: parsed when they are text, empty when they are anything but an object.
-fn arguments(given: Option<&Value>) -> Value {
-    let parsed = match given {
-        Some(text) if text.as_str().is_some() => {
-            crate::openai::json::to_value(text.as_str().unwrap_or_default().as_bytes()).ok()
-        }
-        other => other.cloned(),
+fn arguments(given: Option<&Value>) -> Result<Value, RenderError> {
+    let parsed = match given.map(|given| (given, given.as_str())) {
+        // Python refuses a byte order mark in a text.
+        Some((_, Some(text))) if !text.starts_with('\u{feff}') => match to_value(text.as_bytes()) {
+            Ok(value) => Some(value),
+            Err(JsonError { problem: JsonProblem::Depth | JsonProblem::Values | JsonProblem::Number, .. }) => {
+                return Err(RenderError::Refused("arguments of a tool call that are over a bound of the reader"));
+            }
+            Err(_) => None,
+        },
+        Some((_, Some(_))) | None => None,
+        Some((other, None)) => Some(other.clone()),
     };
-    parsed.filter(|parsed| parsed.kind() == ValueKind::Map).unwrap_or_else(|| DictBuilder::default().finish())
+    Ok(parsed.filter(|parsed| parsed.kind() == ValueKind::Map).unwrap_or_else(|| DictBuilder::default().finish()))
 }
