@@ -18,8 +18,8 @@
 //!     └─ failed, or no parameters ────────────┴──▶ whole on the decode target, or 503
 //! ```
 //!
-//! The stream may end in any state: Envoy then cancels the call, which ends it at the prefill engine too, no answer comes any
-//! more, and the bookings on both sides are given back.
+//! The stream may end in any state: no answer comes any more, and the bookings on both sides are given back. Envoy lets the call
+//! itself go on, so that the prefill engine computes the prompt and holds its blocks until its own timeout.
 
 mod answer;
 mod call;
