@@ -102,6 +102,11 @@ test-dynamo: setup ## The bridge's index against that of Dynamo's indexer, on ev
 	cargo build --package event-bridge
 	@scripts/test-dynamo.sh
 
+.PHONY: test-vllm
+test-vllm: setup ## The filter's tokens against those of a real vLLM, 500 requests of all kinds (fetches 6 GB once)
+	cargo build --package event-bridge
+	@scripts/test-vllm.sh
+
 .PHONY: fuzz
 fuzz: setup ## Fuzz every decoder (FUZZ_SECONDS=300 each, FUZZ_TARGETS="batch page" for some of them)
 	@scripts/fuzz.sh

@@ -147,6 +147,32 @@ fn policies_are_checked_without_a_bridge_and_completions_are_printed() {
     assert!(text(&help.stdout).contains("Examples:"));
 }
 
+/// `event-bridge render` with `input` as its standard input.
+fn render(model: &Path, option: Option<&str>, input: &str) -> Output {
+    let mut command = program();
+    command.args(["render", "--request", "-", "--model-dir"]).arg(model).args(option);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn many_requests_are_rendered_as_each_is_alone() {
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.deps/tokenizers/qwen3");
+    let chat = r#"{"model": "m", "messages": [{"role": "user", "content": "h\u00e9"}], "cache_salt": "s"}"#;
+    let lines = [("/v1/completions", "{"), ("/v1/chat/completions", chat), ("/v1/chat/completions", chat)];
+    let lines = lines.map(|(path, body)| serde_json::json!({"path": path, "body": body}).to_string()).join("\n");
+    let many = render(&model, Some("--json-lines"), &lines);
+    assert!(many.status.success(), "{}", text(&many.stderr));
+    let many: Vec<serde_json::Value> =
+        text(&many.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let alone: serde_json::Value = serde_json::from_slice(&render(&model, None, chat).stdout).unwrap();
+    assert!(alone["prompt"].as_str().unwrap().contains("hé"), "{alone}");
+    assert!(many[0]["error"].as_str().unwrap().contains("not a JSON object"), "{}", many[0]);
+    assert_eq!(many[1..], [alone.clone(), alone]);
+}
+
 /// gpt-oss's chats are harmony, which only the bridge builds.
 #[test]
 fn what_the_filter_cannot_tokenize_is_rendered_as_the_bridge_does() {
@@ -157,18 +183,7 @@ fn what_the_filter_cannot_tokenize_is_rendered_as_the_bridge_does() {
             .expect("run `make setup`, it fetches the tokenizers tests need");
     }
     std::fs::write(model.path().join("config.json"), r#"{"model_type": "gpt_oss"}"#).unwrap();
-    let render = |body: &str, reference: bool| {
-        let mut command = program();
-        command.args(["render", "--request", "-", "--model-dir"]).arg(model.path());
-        command
-            .args(reference.then_some("--reference"))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        child.stdin.take().unwrap().write_all(body.as_bytes()).unwrap();
-        child.wait_with_output().unwrap()
-    };
+    let render = |body: &str, reference: bool| render(model.path(), reference.then_some("--reference"), body);
     let chat = r#"{"model": "m", "messages": [{"role": "user", "content": "hi"}]}"#;
     let refused = render(chat, false);
     assert_eq!(refused.status.code(), Some(1), "{}", text(&refused.stderr));

@@ -7,6 +7,7 @@ use kv_routing::block::{BlockSize, HashSeed, SequenceHash, TokenId};
 use kv_routing::openai::{Endpoint, InferenceRequest, PromptInput, parse};
 use kv_routing::tokens::template::Renderer;
 use kv_routing::tokens::{HashPlan, PreparedPrompt, Progress, PromptError, prepare_tokens};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::model::Model;
@@ -19,12 +20,16 @@ use crate::tokenizer::{
 pub(super) const EXAMPLES: &str = "Examples:
   event-bridge render --model-dir /models/qwen3 --request body.json
   curl -s ... | event-bridge render --model-dir /models/qwen3 --request - --block-size 16 --reference
+  event-bridge render --model-dir /models/qwen3 --json-lines --request requests.jsonl
 
 Prints one JSON object: `prompt` (text after the chat template), `tokens`, `blocks` (chained hashes of the full blocks,
 hexadecimal) and `exactness`. Everything is computed by the code that runs in Envoy.
 
 With --reference the Hugging Face library tokenizes too; exits with 4 and prints the first difference when the two differ. A prompt that the
-filter does not support is then printed as the bridge tokenizes it, with `tokenized_by`.";
+filter does not support is then printed as the bridge tokenizes it, with `tokenized_by`.
+
+With --json-lines the input has a line {\"path\": ..., \"body\": ...} per request, the body as text, byte for byte, and the answers are lines too; that
+of a request without a prompt has only `error`.";
 
 /// Bytes of text tokenized in one slice; the slices change nothing, and here nobody else waits.
 const SLICE_BYTES: u32 = u32::MAX;
@@ -37,6 +42,9 @@ pub(super) struct RenderArgs {
     /// Request body; `-` reads standard input.
     #[arg(long, value_name = "FILE")]
     request: PathBuf,
+    /// The input is JSON lines of {"path": ..., "body": ...} instead of one body.
+    #[arg(long, conflicts_with_all = ["path", "adapter", "reference"])]
+    json_lines: bool,
     /// Path the body is sent to. Default: chat completions for a body with `messages`, else completions.
     #[arg(long, value_name = "PATH")]
     path: Option<String>,
@@ -51,14 +59,23 @@ pub(super) struct RenderArgs {
     reference: bool,
 }
 
+/// One line of a file of requests.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RequestLine {
+    path: Option<String>,
+    body: String,
+}
+
 pub(super) fn render(args: &RenderArgs) -> Result<(), CliError> {
-    let body = input::read(&args.request)?;
     let block_size = BlockSize::new(args.block_size)
         .ok_or_else(|| CliError::Usage(format!("--block-size: 1 to {}", BlockSize::MAX)))?;
-    let endpoint = endpoint(args.path.as_deref(), &body)?;
-    let request = parse(endpoint, &body).map_err(|error| CliError::Input(error.to_string()))?;
-    let seed = HashSeed::new(args.adapter.as_deref(), request.cache_salt.as_deref());
-    let plan = HashPlan { block_size, seed };
+    if args.json_lines {
+        return render_lines(args, block_size);
+    }
+    let body = input::read(&args.request)?;
+    let request = read_request(args.path.as_deref(), &body)?;
+    let plan = plan(&request, args.adapter.as_deref(), block_size);
     if args.reference
         && let Some(prompt) = by_bridge(&args.model_dir, &request)?
     {
@@ -71,6 +88,33 @@ pub(super) fn render(args: &RenderArgs) -> Result<(), CliError> {
         compare(&mut model.prompter, &reference, text, request.add_special_tokens)?;
     }
     out::print(&format!("{:#}\n", prompt.json(&request, block_size)))
+}
+
+/// Every request of a file, with one prompter and its caches. A request without a prompt does not end it.
+fn render_lines(args: &RenderArgs, block_size: BlockSize) -> Result<(), CliError> {
+    let mut model = Model::load(&args.model_dir)?;
+    input::lines(&args.request, |number, line| {
+        let line: RequestLine =
+            serde_json::from_str(line).map_err(|error| CliError::Input(format!("line {number}: {error}")))?;
+        let answer = render_line(&mut model, &line, block_size);
+        let answer = answer.unwrap_or_else(|error| json!({ "error": error.to_string() }));
+        out::print(&format!("{answer}\n"))
+    })
+}
+
+fn render_line(model: &mut Model, line: &RequestLine, block_size: BlockSize) -> Result<Value, CliError> {
+    let body = line.body.as_bytes();
+    let request = read_request(line.path.as_deref(), body)?;
+    let prompt = Prompt::make(model, &request, plan(&request, None, block_size))?;
+    Ok(prompt.json(&request, block_size))
+}
+
+fn read_request<'a>(path: Option<&str>, body: &'a [u8]) -> Result<InferenceRequest<'a>, CliError> {
+    parse(endpoint(path, body)?, body).map_err(|error| CliError::Input(error.to_string()))
+}
+
+fn plan(request: &InferenceRequest<'_>, adapter: Option<&str>, block_size: BlockSize) -> HashPlan {
+    HashPlan { block_size, seed: HashSeed::new(adapter, request.cache_salt.as_deref()) }
 }
 
 /// The prompt as the bridge makes it, when the filter cannot.

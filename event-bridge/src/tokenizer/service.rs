@@ -66,7 +66,7 @@ pub enum BridgeError {
     #[error("the tokenizer has no token `{0}`")]
     NoToken(&'static str),
     /// A post-processor's tokens around a prompt with images.
-    #[error("`add_special_tokens` together with images, audio or video is not supported")]
+    #[error("images, audio or video in a prompt that the tokenizer adds special tokens to are not supported")]
     FramedMedia,
 }
 
@@ -154,7 +154,8 @@ impl BridgeTokenizer {
     /// Images and the like part the text: the tokens on either side never join.
     fn encode(&self, rendered: Rendered, add_special_tokens: bool) -> Result<BridgePrompt, BridgeError> {
         let Rendered { text, exact_bytes, media } = rendered;
-        if add_special_tokens && !media.is_empty() {
+        let framed = add_special_tokens && !self.reference.encode("", true)?.is_empty();
+        if framed && !media.is_empty() {
             return Err(BridgeError::FramedMedia);
         }
         let end = (text.len(), None);
@@ -162,7 +163,7 @@ impl BridgeTokenizer {
         let (mut tokens, mut exact, mut start) = (Vec::new(), 0, 0);
         for (cut, item) in cuts {
             let piece = text.get(start..cut).unwrap_or_default();
-            tokens.extend(self.reference.encode(piece, add_special_tokens)?);
+            tokens.extend(self.reference.encode(piece, framed)?);
             if cut <= exact_bytes {
                 exact = tokens.len();
             }

@@ -30,7 +30,7 @@ pub struct InferenceRequest<'a> {
     /// `priority`, as vLLM takes it: lower is earlier.
     pub priority: Option<i64>,
     /// `add_special_tokens`, or the endpoint's default: whether the tokenizer's post-processor adds its tokens
-    /// (a BOS, say). Chat endpoints leave that to the template.
+    /// (a BOS, say). Chats leave that to the template, but vLLM adds them to `/v1/responses` all the same.
     pub add_special_tokens: bool,
     /// Prompts in the body. The first one decides, the engine computes all.
     pub prompts: u32,

@@ -51,6 +51,8 @@ pub(super) fn read<'a>(cursor: &mut Cursor<'a>) -> Result<InferenceRequest<'a>, 
         }
         Ok(())
     })?;
+    // The body cannot say otherwise.
+    request.add_special_tokens = false;
     if fields.given {
         fields.into_chat(&mut chat, &mut request);
         chat.into_request(&mut request);

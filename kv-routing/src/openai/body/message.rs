@@ -56,6 +56,18 @@ pub(super) fn plain(role: &str, content: Content) -> Message {
     Message { role: Value::from(role), content, fields: Arc::default() }
 }
 
+/// Takes a field off a message.
+pub(super) fn remove(message: &mut Message, name: &str) {
+    if message.fields.get(name).is_none() {
+        return;
+    }
+    let mut rest = DictBuilder::default();
+    for (key, value) in message.fields.iter().filter(|(key, _)| *key != name) {
+        rest.set(key, value.clone());
+    }
+    message.fields = Arc::new(rest.build());
+}
+
 /// Tool calls with the fields that the API knows in its order, then whatever else was sent: so do the engines' request
 /// types put them, and templates print them.
 fn in_api_order(calls: &Value) -> Value {

@@ -50,6 +50,8 @@ pub(super) fn read<'a>(cursor: &mut Cursor<'a>) -> Result<InferenceRequest<'a>, 
         }
         Ok(())
     })?;
+    // vLLM has the tokenizer add its tokens although the template writes them too, and the body cannot say otherwise.
+    request.add_special_tokens = true;
     if fields.given {
         fields.into_chat(&mut chat, &mut request);
         chat.into_request(&mut request);

@@ -147,3 +147,29 @@ fn embeddings_take_input_or_messages() {
     let request = parse(Endpoint::Embeddings, body).expect("body");
     assert!(matches!(request.prompt, PromptInput::Chat(input) if !input.add_generation_prompt));
 }
+
+#[test]
+fn reasoning_has_its_older_name_in_chat_completions_only() {
+    let body = r#"{"messages": [{"role": "assistant", "name": "n", "reasoning_content": "a", "reasoning": null}]}"#;
+    for (endpoint, expected) in [(Endpoint::ChatCompletions, true), (Endpoint::Embeddings, false)] {
+        let PromptInput::Chat(input) = parse(endpoint, body.as_bytes()).expect(body).prompt else { panic!("no chat") };
+        let fields = &input.messages[0].fields;
+        assert_eq!(fields.get("reasoning_content").is_some(), expected, "{endpoint:?}");
+        assert_eq!(fields.get("name").and_then(|name| name.as_str()), Some("n"));
+    }
+}
+
+#[test]
+fn what_the_tokenizer_adds_is_for_the_endpoint_to_say() {
+    let body = |asked: &str| format!(r#"{{"input": "a", "messages": [] {asked}}}"#);
+    for (endpoint, expected) in [
+        (Endpoint::Responses, [true; 3]),
+        (Endpoint::Messages, [false; 3]),
+        (Endpoint::ChatCompletions, [false, false, true]),
+        (Endpoint::Completions, [true, false, true]),
+    ] {
+        let found = ["", r#", "add_special_tokens": false"#, r#", "add_special_tokens": true"#]
+            .map(|asked| parse(endpoint, body(asked).as_bytes()).expect(asked).add_special_tokens);
+        assert_eq!(found, expected, "{endpoint:?}");
+    }
+}

@@ -7,6 +7,7 @@ use crate::openai::request::{BodyError, Exactness, Inexact, InferenceRequest, Pr
 
 use super::chat::ChatFields;
 use super::common::OutputBound;
+use super::message;
 
 /// `/v1/completions`.
 pub(super) fn read_completion<'a>(cursor: &mut Cursor<'a>) -> Result<InferenceRequest<'a>, BodyError> {
@@ -51,6 +52,10 @@ pub(super) fn read_embedding<'a>(cursor: &mut Cursor<'a>) -> Result<InferenceReq
     })?;
     if chat.given {
         request.add_special_tokens = false;
+        for message in &mut chat.input.messages {
+            // Only chat completions take it for `reasoning`; here engines pass over it.
+            message::remove(message, "reasoning_content");
+        }
         chat.into_request(&mut request);
     }
     if let Some(special_tokens) = special_tokens {
