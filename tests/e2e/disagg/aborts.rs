@@ -52,7 +52,16 @@ async fn abort(protocol: PdProtocol, count: u64) {
         aborted += usize::from(left.expect("no panic"));
     }
     assert!(aborted > 0, "nobody left: nothing is shown");
-    wait::until("no held blocks", HOLD + Duration::from_secs(5), async || (split.held_blocks() == 0).then_some(()))
+    // Envoy lets prefill calls go on whose client has left: what was asked for is computed, held, and given up.
+    for engine in &split.prefill {
+        wait::until("idle prefill engines", Duration::from_secs(60), async || {
+            let open =
+                engine.metric("vllm:num_requests_running").await + engine.metric("vllm:num_requests_waiting").await;
+            (open == 0).then_some(())
+        })
+        .await;
+    }
+    wait::until("no held blocks", HOLD + Duration::from_secs(1), async || (split.held_blocks() == 0).then_some(()))
         .await;
     expect_no_bookings(&split).await;
     // And everything still works.
