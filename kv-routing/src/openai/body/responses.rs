@@ -39,6 +39,11 @@ pub(super) fn read<'a>(cursor: &mut Cursor<'a>) -> Result<InferenceRequest<'a>, 
                 fields.stored |= cursor.peek()? != Kind::Null;
                 cursor.skip()?;
             }
+            "truncation" => {
+                if cursor.optional_text("truncation")?.as_deref() == Some("auto") {
+                    request.approximate(Inexact::Truncated);
+                }
+            }
             "tools" => fields.tools = tools(cursor)?,
             "reasoning" => chat.input.reasoning_effort = effort(cursor, "effort")?,
             "max_output_tokens" => request.max_tokens = cursor.lax_u32()?,

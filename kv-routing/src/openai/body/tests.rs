@@ -120,6 +120,15 @@ fn what_only_the_engine_can_know_is_labelled() {
     let body = br#"{"prompt": "a", "prompt_embeds": "AAAA"}"#;
     let embeds = parse(Endpoint::Completions, body).expect("body");
     assert_eq!(embeds.exactness, Exactness::Approximate(Inexact::Embeddings));
+    for (endpoint, body, expected) in [
+        (Endpoint::Completions, r#"{"prompt": "def f(", "suffix": "return"}"#, Some(Inexact::Untranslated)),
+        (Endpoint::Completions, r#"{"prompt": "def f(", "suffix": null}"#, None),
+        (Endpoint::Responses, r#"{"input": "a", "truncation": "auto"}"#, Some(Inexact::Truncated)),
+        (Endpoint::Responses, r#"{"input": "a", "truncation": "disabled"}"#, None),
+    ] {
+        let read = parse(endpoint, body.as_bytes()).expect("body").exactness;
+        assert_eq!(read, expected.map_or(Exactness::Exact, Exactness::Approximate), "{body}");
+    }
 }
 
 #[test]

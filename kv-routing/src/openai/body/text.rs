@@ -20,6 +20,11 @@ pub(super) fn read_completion<'a>(cursor: &mut Cursor<'a>) -> Result<InferenceRe
         }
         match &*key {
             "prompt" => (request.prompt, request.prompts) = prompt(cursor, "prompt")?,
+            // Put around by the engine in the model's own way, where the model has one.
+            "suffix" if cursor.peek()? != Kind::Null => {
+                cursor.skip()?;
+                request.approximate(Inexact::Untranslated);
+            }
             "prompt_embeds" => embeddings = !skip_empty(cursor)?,
             _ => cursor.skip()?,
         }
