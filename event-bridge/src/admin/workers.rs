@@ -103,6 +103,7 @@ fn events(report: &SourceReport, stats: &StreamStats) -> Value {
         "last_seq": report.last_seq,
         "last_applied_ms_ago": report.last_applied.map(|at| at.elapsed().as_millis() as u64),
         "last_batch_time": report.last_batch_time,
+        "lag_ms": report.lag.map(|lag| lag.as_secs_f64() * 1000.0),
         "batches": report.batches,
         "events": report.events,
         "stored_blocks": report.stored_blocks,
@@ -111,7 +112,12 @@ fn events(report: &SourceReport, stats: &StreamStats) -> Value {
         "gaps": report.gaps,
         "checks": report.checks,
         "restarts": report.restarts,
+        "losses": report.losses,
+        "duplicate_batches": report.duplicate_batches,
+        "clears": report.clears,
         "undecodable": report.undecodable,
+        "unknown_events": report.unknown_events,
+        "hash_conflicts": report.hash_conflicts,
         "unindexable": report.unindexable,
         "engine_blocks": report.pages,
         "orphans": report.orphans,
@@ -126,6 +132,7 @@ fn events(report: &SourceReport, stats: &StreamStats) -> Value {
             "received": stats.received,
             "connects": stats.connects,
             "connect_failures": stats.connect_failures,
+            "peer": stats.peer.map(|peer| peer.to_string()),
         },
     })
 }

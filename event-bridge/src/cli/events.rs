@@ -137,6 +137,8 @@ async fn follow(args: TailArgs) -> Result<(), CliError> {
             }
             StreamEvent::Disconnected { reason } => warn!(endpoint, reason, "disconnected"),
             StreamEvent::Undecodable { reason } => warn!(endpoint, reason, "message dropped"),
+            StreamEvent::AnswerLost { reason } => warn!(endpoint, reason, "answer lost"),
+            StreamEvent::PeerChanged { peer } => warn!(endpoint, %peer, "another peer"),
             StreamEvent::ReplayEnd { complete, .. } => info!(endpoint, complete, "replay ended"),
             StreamEvent::Live { seq, payload, .. } => show("live", seq, &payload)?,
             StreamEvent::Replayed { seq, payload, .. } => show("replay", seq, &payload)?,

@@ -5,7 +5,8 @@ use std::fmt;
 use super::endpoint::WorkerAddress;
 use super::error::Problem;
 use super::pool::EngineKind;
-use super::raw::{RawEventSource, RawEvents, RawWorkerEvents};
+use super::raw::{RawEventSource, RawEvents, RawGapPolicy, RawWorkerEvents};
+use crate::ingest::GapPolicy;
 
 /// Port vLLM and SGLang publish on unless told otherwise.
 const DEFAULT_PORT: u16 = 5557;
@@ -81,11 +82,13 @@ pub struct EventDefaults {
     pub replay: Option<PortRule>,
     /// Topic.
     pub topic: String,
+    /// What happens to a target's index when batches are lost for good.
+    pub gap_policy: GapPolicy,
 }
 
 impl EventDefaults {
     pub(super) fn resolve(raw: RawEvents, engine: EngineKind, field: &str) -> Result<Self, Problem> {
-        let RawEvents { enabled, source, port, port_offset, replay_port, replay_port_offset, topic } = raw;
+        let RawEvents { enabled, source, port, port_offset, replay_port, replay_port_offset, topic, gap_policy } = raw;
         let ports = [port.is_some(), port_offset.is_some(), replay_port.is_some(), replay_port_offset.is_some()];
         let has_sockets = ports.contains(&true) || topic.is_some();
         let origin = match (source, engine) {
@@ -107,6 +110,10 @@ impl EventDefaults {
             port: port_rule(port, port_offset, &format!("{field}.port"))?.unwrap_or(PortRule::Fixed(DEFAULT_PORT)),
             replay: port_rule(replay_port, replay_port_offset, &format!("{field}.replay_port"))?,
             topic: topic.unwrap_or_default(),
+            gap_policy: match gap_policy {
+                None | Some(RawGapPolicy::Clear) => GapPolicy::Clear,
+                Some(RawGapPolicy::Keep) => GapPolicy::Keep,
+            },
         })
     }
 

@@ -7,7 +7,7 @@ use kv_routing::block::BlockSize;
 use kv_routing::tokens::template::{ContentFormat, RequestedFormat};
 
 use super::error::Problem;
-use super::events::EventDefaults;
+use super::events::{EventDefaults, EventOrigin};
 use super::handoff::{self, HandoffConfig};
 use super::raw::{RawChat, RawContentFormat, RawEngine, RawLimits, RawPool, RawPredict, RawProbe, RawStale};
 use super::worker::{self, WorkerDefaults, WorkerSpec};
@@ -17,6 +17,7 @@ use crate::tokenizer::RenderOptions;
 const DEFAULT_CLUSTER: &str = "workers";
 const DEFAULT_MAX_BLOCKS: u64 = 4_000_000;
 const DEFAULT_MAX_ENGINE_BLOCKS: u32 = 16_000_000;
+const DEFAULT_MAX_POOL_ENGINE_BLOCKS: u64 = 64_000_000;
 const DEFAULT_MAX_ORPHANS: u32 = 65_536;
 const DEFAULT_MAX_WORKERS: u32 = 1024;
 const DEFAULT_DRAIN_MS: u64 = 2_000;
@@ -97,6 +98,8 @@ pub struct PoolLimits {
     pub max_blocks: u64,
     /// Blocks one target may hold; one that announces more is cleared, since no engine holds that many.
     pub max_engine_blocks: u32,
+    /// Blocks of all targets; beyond it the target that has most is cleared.
+    pub max_pool_engine_blocks: u64,
     /// Blocks with unknown parents kept per target; the oldest go first.
     pub max_orphans: u32,
     /// Workers at one time.
@@ -171,6 +174,11 @@ pub(super) fn resolve(raw: RawPool, field: &str, dir: &Path) -> Result<PoolConfi
         max_batched_tokens,
         bootstrap_port: handoff.bootstrap_port,
     };
+    if worker_defaults.events.origin == EventOrigin::Polled && worker_defaults.events.enabled && !adapters.is_empty() {
+        let what = "the events of /kv_cache_events do not tell adapters from the base model";
+        let fix = "leave the adapters out; or set events.enabled: false, which follows answered prompts instead";
+        return Err(Problem::new(format!("{field}.adapters"), what, fix));
+    }
     let workers = match (workers, workers_file) {
         (Some(list), None) => {
             let field = format!("{field}.workers");
@@ -254,7 +262,7 @@ fn resolve_block_size(size: u32, field: &str) -> Result<BlockSize, Problem> {
 }
 
 fn resolve_limits(raw: RawLimits, field: &str) -> Result<PoolLimits, Problem> {
-    let RawLimits { max_blocks, max_engine_blocks, max_orphans, max_workers } = raw;
+    let RawLimits { max_blocks, max_engine_blocks, max_pool_engine_blocks, max_orphans, max_workers } = raw;
     let max_blocks = max_blocks.unwrap_or(DEFAULT_MAX_BLOCKS);
     if max_blocks < 1024 {
         return Err(Problem::new(format!("{field}.max_blocks"), format!("{max_blocks} blocks"), "use at least 1024"));
@@ -269,8 +277,14 @@ fn resolve_limits(raw: RawLimits, field: &str) -> Result<PoolLimits, Problem> {
         let what = format!("{max_engine_blocks} blocks");
         return Err(Problem::new(format!("{field}.max_engine_blocks"), what, "use at least 1024"));
     }
+    let max_pool_engine_blocks = max_pool_engine_blocks.unwrap_or(DEFAULT_MAX_POOL_ENGINE_BLOCKS);
+    if max_pool_engine_blocks < u64::from(max_engine_blocks) {
+        let what = format!("{max_pool_engine_blocks} blocks, and {max_engine_blocks} for one target");
+        let fix = "use at least `max_engine_blocks`";
+        return Err(Problem::new(format!("{field}.max_pool_engine_blocks"), what, fix));
+    }
     let max_orphans = max_orphans.unwrap_or(DEFAULT_MAX_ORPHANS);
-    Ok(PoolLimits { max_blocks, max_engine_blocks, max_orphans, max_workers })
+    Ok(PoolLimits { max_blocks, max_engine_blocks, max_pool_engine_blocks, max_orphans, max_workers })
 }
 
 fn resolve_probe(raw: RawProbe, engine: EngineKind, field: &str) -> Result<ProbeConfig, Problem> {

@@ -156,6 +156,7 @@ pub(super) enum RawContentFormat {
 pub(super) struct RawLimits {
     pub(super) max_blocks: Option<u64>,
     pub(super) max_engine_blocks: Option<u32>,
+    pub(super) max_pool_engine_blocks: Option<u64>,
     pub(super) max_orphans: Option<u32>,
     pub(super) max_workers: Option<u32>,
 }
@@ -170,6 +171,14 @@ pub(super) struct RawEvents {
     pub(super) replay_port: Option<u16>,
     pub(super) replay_port_offset: Option<i32>,
     pub(super) topic: Option<String>,
+    pub(super) gap_policy: Option<RawGapPolicy>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum RawGapPolicy {
+    Clear,
+    Keep,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]

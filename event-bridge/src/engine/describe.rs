@@ -24,6 +24,7 @@ fn stored(event: &Stored<'_>) -> Value {
         tokens: ids,
         block_size,
         may_be_partial: _,
+        may_repeat: _,
         lora_id,
         lora_name,
         medium,

@@ -69,6 +69,10 @@ pub struct Stored<'a> {
     pub session_id: Option<Cow<'a, str>>,
     /// Tokens beyond each block that its engine hash covers too.
     pub lookahead: Vec<Vec<u32>>,
+    /// Blocks that are held already may be announced by it although there is no second copy and no second removal will come:
+    /// vLLM tells of cache hits when a request asks for it (`kv_cache_report_mode: full`), from the chain's beginning on. Only
+    /// releases with the map layout do.
+    pub may_repeat: bool,
 }
 
 /// Blocks that left a tier.

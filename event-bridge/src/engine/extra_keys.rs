@@ -11,6 +11,8 @@ use super::msgpack::{Fault, MsgpackError, Reader, Token};
 
 /// Most keys of one block.
 const MAX_KEYS: u64 = 4096;
+/// Most keys of one event. A key takes forty bytes of memory and may be one byte long; real events have one or two per image.
+const MAX_EVENT_KEYS: u64 = 1 << 18;
 
 /// Keys of each block; an empty list when no block has any.
 pub(super) fn extra_keys<'a>(
@@ -37,14 +39,16 @@ fn per_block<'a>(
         return Ok(Vec::new());
     };
     let mut all = Vec::new();
+    let mut left = MAX_EVENT_KEYS;
     for block in 0..blocks {
-        let Some(length) = array(reader, field, MAX_KEYS)? else {
+        let Some(length) = array(reader, field, MAX_KEYS.min(left))? else {
             // Nearly every list is nils only, which must cost nothing.
             if !all.is_empty() {
                 all.push(Vec::new());
             }
             continue;
         };
+        left -= u64::from(length);
         if length > 0 && all.is_empty() {
             all.resize(block as usize, Vec::new());
         }
@@ -101,5 +105,30 @@ fn mm_key<'a>(reader: &mut Reader<'a>, field: &'static str) -> Result<ExtraKey<'
     match id {
         Some(id) => Ok(ExtraKey::Item { id, offset }),
         None => Err(before.error(Fault::Missing { field: "mm_keys.hash" })),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `blocks` lists of `keys` nils.
+    fn nils(blocks: u16, keys: u16) -> Vec<u8> {
+        let mut out = vec![0xdc];
+        out.extend_from_slice(&blocks.to_be_bytes());
+        for _ in 0..blocks {
+            out.push(0xdc);
+            out.extend_from_slice(&keys.to_be_bytes());
+            out.extend(std::iter::repeat_n(0xc0, usize::from(keys)));
+        }
+        out
+    }
+
+    #[test]
+    fn an_event_has_a_bounded_number_of_keys() {
+        let read = |bytes: &[u8]| extra_keys(&mut Reader::new(bytes), "extra_keys").map(|keys| keys.len());
+        assert_eq!(read(&nils(64, 4096)).unwrap(), 64);
+        assert!(read(&nils(65, 4096)).unwrap_err().to_string().contains("extra_keys"));
+        assert!(read(&nils(1, 4097)).is_err());
     }
 }

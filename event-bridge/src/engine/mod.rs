@@ -25,4 +25,4 @@ pub use load::{LoadStat, decode_load};
 pub use medium::Medium;
 pub use relay::{RelayData, RelayError, RelayEvent, RelayMessage, decode_relay};
 pub use sources::{EventSource, SourcesError, sglang_sources, vllm_sources};
-pub use trtllm::{Polled, PolledError, decode_polled, decode_polled_event, polled_head, split_polled};
+pub use trtllm::{Polled, PolledError, PolledKind, decode_polled, decode_polled_event, polled_head, split_polled};

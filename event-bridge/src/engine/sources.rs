@@ -110,7 +110,8 @@ fn reachable(rank: u32, endpoint: &str, host: &str) -> Result<(String, bool), So
     if is_wildcard(&named) || named == bare(host) {
         return Ok((tcp(host, port), true));
     }
-    Ok((tcp(&named, port), false))
+    // It binds whatever has `::` in it, an address as well.
+    Ok((tcp(&named, port), named.contains("::")))
 }
 
 fn is_wildcard(host: &str) -> bool {

@@ -15,6 +15,7 @@ pub(super) fn read<'a>(reader: &mut Reader<'a>, fields: Fields) -> Result<Stored
         Key::Name(name) => named(&mut stored, &mut has_hashes, reader, name),
         Key::Position(position) => positional(&mut stored, &mut has_hashes, reader, position),
     })?;
+    stored.may_repeat = matches!(fields, Fields::Map(_)) && stored.parent.is_none();
     if has_hashes { Ok(stored) } else { Err(start.error(Fault::Missing { field: "block_hashes" })) }
 }
 

@@ -31,6 +31,8 @@ pub struct IngestConfig {
     pub max_orphans: u32,
     /// Engine pages kept per target; a target that announces more is cleared, since no engine holds that many.
     pub max_pages: u32,
+    /// Engine pages kept of all targets; beyond it the target that has most is cleared.
+    pub max_pool_pages: usize,
     /// Bytes of live batches held back per target while a replay runs.
     pub max_held_bytes: usize,
     /// Random number that nobody else knows; keeps strangers from piling their prompts into one bucket of a map.
@@ -48,6 +50,7 @@ impl Default for IngestConfig {
             gap_policy: GapPolicy::default(),
             max_orphans: 65_536,
             max_pages: 16 << 20,
+            max_pool_pages: 64 << 20,
             max_held_bytes: 64 << 20,
             secret: 0,
             audit_every: Duration::from_secs(30),
@@ -55,13 +58,22 @@ impl Default for IngestConfig {
     }
 }
 
+/// What an engine's metrics say of its cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EngineSays {
+    /// Tokens its device cache can hold; 0 when it does not say.
+    pub capacity_tokens: u64,
+    /// It sleeps: its cache is gone, and the event that says so waits until it works again.
+    pub asleep: bool,
+}
+
 /// What is known of a target's event source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SourceSpec {
     /// The stream has a replay endpoint.
     pub replay: bool,
-    /// Events are fetched from the engine's own buffer, one JSON event per batch (TensorRT-LLM). A connection lost there
-    /// loses nothing: the engine keeps what was not fetched, and its numbers say when its buffer overflowed.
+    /// Events are fetched from the engine's own buffer, one JSON event per batch (TensorRT-LLM). What was not fetched the engine
+    /// keeps, and its numbers say when its buffer overflowed; an answer that is lost on its way it does not.
     pub polled: bool,
     /// Rank the stream belongs to, to notice a socket shared by several.
     pub rank: Option<u32>,

@@ -19,7 +19,10 @@ mod saved;
 mod sequence;
 mod target;
 
-pub use config::{GapPolicy, IngestConfig, SourceSpec};
+#[cfg(test)]
+mod tests;
+
+pub use config::{EngineSays, GapPolicy, IngestConfig, SourceSpec};
 pub use parity::{Cause, Finding, ParityCounts, Vocabulary};
 pub use pool::{Action, Ingest};
 pub use report::{Parity, Reason, SourceReport};

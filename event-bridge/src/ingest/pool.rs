@@ -10,7 +10,7 @@ use kv_routing::wire::Decision;
 
 use super::residency::Blocks;
 use super::target::{Target, context};
-use super::{Finding, IngestConfig, Parity, Saved, SourceReport, SourceSpec, Vocabulary};
+use super::{EngineSays, Finding, IngestConfig, Parity, Saved, SourceReport, SourceSpec, Vocabulary};
 use crate::stream::{ReplayId, StreamEvent};
 
 /// What ingest wants done.
@@ -33,6 +33,8 @@ pub struct Ingest {
     blocks: Blocks,
     targets: BTreeMap<Slot, Target>,
     vocabulary: Option<Vocabulary>,
+    /// Engine pages of all targets.
+    pages: usize,
 }
 
 impl Ingest {
@@ -43,6 +45,7 @@ impl Ingest {
             blocks: Blocks::new(config.expected_block_size, config.min_block_tokens),
             targets: BTreeMap::new(),
             vocabulary: None,
+            pages: 0,
             config,
         }
     }
@@ -86,7 +89,12 @@ impl Ingest {
     /// Takes one stream event of `slot`; events of unknown slots are ignored.
     pub fn handle(&mut self, slot: Slot, event: StreamEvent, now: Instant) -> Vec<Action> {
         let Some(target) = self.targets.get_mut(&slot) else { return Vec::new() };
+        let before = target.pages();
         let asks = target.handle(event, now, &mut context(&mut self.index, &mut self.blocks));
+        self.pages = (self.pages + target.pages()).saturating_sub(before);
+        if self.pages > self.config.max_pool_pages {
+            self.shed_pages();
+        }
         self.note_losses();
         asks.into_iter().map(|(id, from)| Action::Replay { id, from }).collect()
     }
@@ -100,6 +108,31 @@ impl Ingest {
         }
         self.note_losses();
         actions
+    }
+
+    /// The engine of `slot` is another process than when it was last asked, at `before`. That its stream has noticed since then is
+    /// known here.
+    pub fn process_changed(&mut self, slot: Slot, before: Instant, now: Instant) -> Vec<Action> {
+        let Some(target) = self.targets.get_mut(&slot) else { return Vec::new() };
+        let asks = target.process_changed(before, now, &mut context(&mut self.index, &mut self.blocks));
+        asks.into_iter().map(|(id, from)| Action::Replay { id, from }).collect()
+    }
+
+    /// Takes what an engine's metrics say of its cache.
+    pub fn hear(&mut self, slot: Slot, said: EngineSays) {
+        if let Some(target) = self.targets.get_mut(&slot) {
+            target.hear(said, &mut context(&mut self.index, &mut self.blocks));
+        }
+    }
+
+    /// Clears the largest targets until the pool's bound is kept.
+    fn shed_pages(&mut self) {
+        self.pages = self.targets.values().map(Target::pages).sum();
+        while self.pages > self.config.max_pool_pages {
+            let Some(largest) = self.targets.values_mut().max_by_key(|target| target.pages()) else { return };
+            self.pages -= largest.pages();
+            largest.overflow(&mut context(&mut self.index, &mut self.blocks));
+        }
     }
 
     /// Targets whose blocks the index dropped for a bound are not followed exactly any more, whoever stored too much.
@@ -194,6 +227,30 @@ mod tests {
         array(&mut payload, first * 8..(first + count) * 8);
         payload.extend_from_slice(&[8, 0xc0, 0]);
         StreamEvent::Live { seq: 0, payload: payload.into(), received: Instant::now() }
+    }
+
+    #[test]
+    fn beyond_the_pools_bound_of_engine_blocks_the_largest_target_is_cleared() {
+        let mut ingest = Ingest::new(IngestConfig { max_pool_pages: 1000, ..IngestConfig::default() });
+        let slots = [Slot(0), Slot(1), Slot(2)];
+        for slot in slots {
+            ingest.add_target(slot, SourceSpec::default());
+            ingest.set_parity(slot, Parity::Shown);
+            ingest.handle(slot, StreamEvent::Connected, Instant::now());
+        }
+        let shown = |ingest: &Ingest| {
+            slots.map(|slot| ingest.report(slot).map(|report| (report.pages, report.reason)).unwrap())
+        };
+        ingest.handle(slots[0], stores(0, 400), Instant::now());
+        ingest.handle(slots[1], stores(1000, 500), Instant::now());
+        ingest.handle(slots[2], stores(2000, 100), Instant::now());
+        assert_eq!(shown(&ingest).map(|(pages, _)| pages), [400, 500, 100]);
+        ingest.remove_target(slots[0]);
+        ingest.add_target(slots[0], SourceSpec::default());
+        ingest.set_parity(slots[0], Parity::Shown);
+        ingest.handle(slots[0], StreamEvent::Connected, Instant::now());
+        ingest.handle(slots[0], stores(0, 450), Instant::now());
+        assert_eq!(shown(&ingest), [(450, Reason::InOrder), (0, Reason::Overflow), (100, Reason::InOrder)]);
     }
 
     #[test]

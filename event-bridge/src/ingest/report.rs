@@ -61,8 +61,27 @@ pub enum Reason {
     TiersCleared,
     /// The index dropped blocks to stay within its bound.
     IndexBound,
+    /// Blocks that were announced twice were removed once: another copy may be left, or the second announcement told of a hit.
+    Duplicates,
+    /// The engine's blocks depend on the token behind them (a drafter's), so that where two prompts part at a block's end it can use
+    /// one block less than the index says.
+    Lookahead,
+    /// Names of blocks were announced without their tokens.
+    Placeholders,
+    /// More blocks were announced than the engine says it has room for.
+    Overcounted,
+    /// The model has several groups of layers, and the engine does not say which have full attention.
+    GroupKinds,
+    /// Batches name another rank than the one that is followed.
+    RankMismatch,
+    /// Another peer connected than before, and whether it is the same engine cannot be asked.
+    PeerChanged,
+    /// The engine sleeps, or slept and has not said yet that its cache is empty.
+    Asleep,
     /// No prompt was seen to be announced yet.
     ParityUnknown,
+    /// Prompts of some kind (an adapter, a salt) are not announced, while others are.
+    ParityPartial,
     /// Prompts were answered and never announced, for what is likely this cause.
     ParityFailed(Cause),
 }
@@ -91,7 +110,16 @@ impl Reason {
             Self::Overflow => "overflow",
             Self::TiersCleared => "tiers_cleared",
             Self::IndexBound => "index_bound",
+            Self::Duplicates => "duplicates",
+            Self::Lookahead => "lookahead",
+            Self::Placeholders => "placeholders",
+            Self::Overcounted => "overcounted",
+            Self::GroupKinds => "group_kinds",
+            Self::RankMismatch => "rank_mismatch",
+            Self::PeerChanged => "peer_changed",
+            Self::Asleep => "asleep",
             Self::ParityUnknown => "parity_unknown",
+            Self::ParityPartial => "parity_partial",
             Self::ParityFailed(cause) => match cause {
                 Cause::Template => "parity_template",
                 Cause::Tokenizer => "parity_tokenizer",

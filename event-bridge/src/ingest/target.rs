@@ -10,8 +10,8 @@ use kv_routing::wire::{Decision, SourceState};
 use super::parity::{Absence, Evidence, Finding, Verifier, Vocabulary};
 use super::residency::{Blocks, Bounds, Context, Residency};
 use super::sequence::{Access, Batch, Era, Origin, Sequencer, Standing, Step, Verdict};
-use super::{IngestConfig, Parity, Reason, Saved, SourceReport, SourceSpec};
-use crate::engine::{Event, EventFault, decode_batch, decode_polled_event};
+use super::{EngineSays, IngestConfig, Parity, Reason, Saved, SourceReport, SourceSpec};
+use crate::engine::{Event, EventFault, PolledKind, decode_batch, decode_polled_event};
 use crate::stream::{ReplayId, StreamEvent};
 
 /// See the module.
@@ -24,8 +24,17 @@ pub(super) struct Target {
     parity: Verifier,
     /// Largest attention window seen, where events name one.
     window: Option<u64>,
+    /// A polled engine's process has told of changes, so that its caches have all been made.
+    has_changed: bool,
     /// The history is complete only since a clear, so tiers filled before it are unknown.
     healed: bool,
+    /// The cache was cleared while something was elsewhere than on the device, and whether it still is nobody says.
+    tiers_unknown: bool,
+    /// The engine was seen asleep with blocks announced; that they are gone it says when it is awake.
+    clear_awaited: bool,
+    asleep: bool,
+    /// Restarts of the engine that parity knows of.
+    restarts: u64,
     counts: Counts,
     lag: Option<Duration>,
     last_applied: Option<Instant>,
@@ -61,7 +70,12 @@ impl Target {
             residency: Residency::new(slot, config.secret, bounds),
             parity: Verifier::default(),
             window: None,
+            has_changed: false,
             healed: false,
+            tiers_unknown: false,
+            clear_awaited: false,
+            asleep: false,
+            restarts: 0,
             counts: Counts::default(),
             lag: None,
             last_applied: None,
@@ -107,7 +121,9 @@ impl Target {
         match (self.sequencer.standing(), self.residency.fault()) {
             (_, Some(Reason::IndexBound)) | (Standing::None(_) | Standing::Stale(_), _) => Absence::Nothing,
             (Standing::Warm(Reason::Synchronizing | Reason::Checking), _) => Absence::Nothing,
-            (Standing::Exact, None | Some(Reason::PageSize)) => Absence::Proof,
+            (Standing::Exact, None) => Absence::Proof,
+            // What is doubted there is what is held, or where else.
+            (Standing::Exact, Some(fault)) if proves_absence(fault) => Absence::Proof,
             (Standing::Exact | Standing::Warm(_), _) => among_stores,
         }
     }
@@ -122,7 +138,13 @@ impl Target {
                 self.lag = Some(now.saturating_duration_since(received));
                 self.sequencer.live(Batch::new(seq, payload), now, &mut steps);
             }
-            StreamEvent::Undecodable { .. } => self.counts.undecodable += 1,
+            StreamEvent::Undecodable { .. } => {
+                self.counts.undecodable += 1;
+                self.sequencer.unread(now, &mut steps);
+            }
+            StreamEvent::AnswerLost { .. } => self.sequencer.answer_lost(),
+            StreamEvent::PeerChanged { .. } if self.spec.replay => {}
+            StreamEvent::PeerChanged { .. } => self.sequencer.doubt(Reason::PeerChanged),
             StreamEvent::Replayed { id, seq, payload } => {
                 self.sequencer.replayed(id, Batch::new(seq, payload), now, &mut steps);
             }
@@ -141,6 +163,12 @@ impl Target {
     fn carry_out(&mut self, mut steps: Vec<Step>, now: Instant, context: &mut Context<'_>) -> Vec<Ask> {
         let mut asks = Vec::new();
         let mut begins_anew = false;
+        let restarts = self.sequencer.counters().restarts;
+        if self.restarts != restarts {
+            // Another process may have other files.
+            self.restarts = restarts;
+            self.parity.begin_anew();
+        }
         for step in steps.drain(..) {
             match step {
                 Step::Apply(batch, origin) => {
@@ -150,8 +178,8 @@ impl Target {
                     }
                 }
                 Step::Clear => {
-                    self.healed = false;
-                    self.residency.clear(context.index);
+                    (self.healed, self.tiers_unknown, self.clear_awaited) = (false, false, false);
+                    self.clear(context);
                 }
                 Step::Replay { id, from } => asks.push((id, from)),
             }
@@ -177,7 +205,7 @@ impl Target {
         self.counts.undecodable += 1;
         let verdict = self.sequencer.undecodable(origin);
         if verdict == Verdict::Clear {
-            self.residency.clear(context.index);
+            self.clear(context);
         }
         verdict
     }
@@ -197,9 +225,19 @@ impl Target {
         });
         let Ok(info) = decoded else { return false };
         self.last_batch_time = Some(info.time);
-        let differs = matches!((info.rank, self.spec.rank), (Some(said), Some(known)) if said != known);
-        self.counts.rank_mismatches += u64::from(differs);
+        if matches!((info.rank, self.spec.rank), (Some(said), Some(known)) if said != known) {
+            // Several ranks on one socket, or another one's: what is whose cannot be told.
+            self.counts.rank_mismatches += 1;
+            self.sequencer.weaken(era, Reason::RankMismatch);
+        }
         true
+    }
+
+    /// Forgets what the process followed so far was known to hold.
+    fn clear(&mut self, context: &mut Context<'_>) {
+        self.residency.clear(context.index);
+        self.window = None;
+        self.has_changed = false;
     }
 
     /// Applies one event of an engine's buffer. Only the largest attention window is that of whole prefixes.
@@ -209,11 +247,26 @@ impl Target {
             self.counts.undecodable += 1;
             return self.sequencer.weaken(era, Reason::EventsLost);
         };
-        if event.window < self.window {
-            return;
+        match event.kind {
+            PolledKind::Created if self.has_changed => {
+                // Another process, whose numbers by chance go on where the former one's ended.
+                self.clear(context);
+                self.sequencer.weaken(era, Reason::BatchesLost);
+            }
+            PolledKind::Created => {}
+            PolledKind::Changed => self.has_changed = true,
+            PolledKind::Unknown => {
+                self.counts.unknown_events += 1;
+                self.sequencer.weaken(era, Reason::UnknownEvents);
+            }
         }
-        if event.window > self.window && self.window.replace(event.window.unwrap_or(0)).is_some() {
-            self.residency.clear(context.index);
+        if let Some(window) = event.window {
+            if self.window.is_some_and(|known| window < known) {
+                return;
+            }
+            if self.window.replace(window).is_some_and(|known| window > known) {
+                self.residency.clear(context.index);
+            }
         }
         for change in &event.changes {
             self.apply_event(change, era, context);
@@ -232,11 +285,12 @@ impl Target {
         self.residency.apply(event, context);
         if matches!(event, Event::Cleared) {
             // It names no tier. All are dropped, which is exact only when there was nothing elsewhere.
-            if had_other_tiers {
+            self.clear_awaited = false;
+            self.tiers_unknown |= had_other_tiers;
+            if self.tiers_unknown {
                 self.sequencer.weaken(era, Reason::TiersCleared);
             } else {
-                self.sequencer.heal(era);
-                self.healed = true;
+                self.healed |= self.sequencer.heal(era);
             }
         } else if self.healed && !had_other_tiers && self.residency.has_other_tiers() {
             self.sequencer.weaken(era, Reason::TiersCleared);
@@ -244,6 +298,36 @@ impl Target {
         if self.residency.counters().overflows > overflows {
             self.sequencer.weaken(era, Reason::Overflow);
         }
+    }
+
+    /// The engine is another process than when it was last asked, at `before`. Returns the replays to ask for.
+    pub(super) fn process_changed(&mut self, before: Instant, now: Instant, context: &mut Context<'_>) -> Vec<Ask> {
+        let mut steps = std::mem::take(&mut self.steps);
+        self.sequencer.process_changed(before, now, &mut steps);
+        self.carry_out(steps, now, context)
+    }
+
+    /// Takes what the engine's metrics say of its cache.
+    pub(super) fn hear(&mut self, said: EngineSays, context: &mut Context<'_>) {
+        let was_asleep = std::mem::replace(&mut self.asleep, said.asleep);
+        if said.asleep && !was_asleep && self.residency.pages() > 0 {
+            // An engine that goes to sleep drops its cache; the event waits until it works again.
+            self.tiers_unknown |= self.residency.has_other_tiers();
+            self.clear_awaited = true;
+            self.residency.clear(context.index);
+        }
+        self.residency.compare_capacity(said.capacity_tokens, context);
+    }
+
+    /// Engine pages known of it.
+    pub(super) fn pages(&self) -> usize {
+        self.residency.pages()
+    }
+
+    /// It is forgotten what it holds, since that is too much.
+    pub(super) fn overflow(&mut self, context: &mut Context<'_>) {
+        self.residency.overflow(context.index);
+        self.sequencer.doubt(Reason::Overflow);
     }
 
     /// The index has dropped some of its blocks to stay within a bound.
@@ -256,7 +340,10 @@ impl Target {
         let (last, complete) = self.sequencer.save()?;
         let block_size = context.blocks.size()?.tokens();
         let held = self.residency.save(context.index)?;
-        let complete = complete && self.residency.orphans() == 0;
+        if self.tiers_unknown || self.clear_awaited {
+            return None;
+        }
+        let complete = complete && self.residency.fault().is_none() && self.residency.orphans() == 0;
         Some(Saved { name, block_size, last, complete, healed: self.healed, held })
     }
 
@@ -269,7 +356,7 @@ impl Target {
         self.healed = saved.healed;
         let placed = self.sequencer.restore(saved.last, saved.complete);
         if !placed {
-            self.residency.clear(context.index);
+            self.clear(context);
         }
         placed
     }
@@ -288,8 +375,10 @@ impl Target {
             Standing::None(reason) => (SourceState::None, reason),
             Standing::Stale(reason) => (SourceState::Stale, reason),
             Standing::Warm(reason) => (SourceState::Warm, reason),
+            Standing::Exact if self.clear_awaited || self.asleep => (SourceState::Warm, Reason::Asleep),
             Standing::Exact => match (self.residency.fault(), self.parity.verdict()) {
                 (Some(reason), _) => (SourceState::Warm, reason),
+                (None, Parity::Shown) if self.parity.is_partial() => (SourceState::Warm, Reason::ParityPartial),
                 (None, Parity::Shown) => (SourceState::Exact, Reason::InOrder),
                 (None, _) => (SourceState::Unverified, Reason::ParityUnknown),
             },
@@ -331,6 +420,12 @@ impl Target {
             parity: self.parity.counts(),
         }
     }
+}
+
+/// Whether a block that is not in the index is not on the device, although `fault` is wrong with what is.
+fn proves_absence(fault: Reason) -> bool {
+    use Reason::{Duplicates, Lookahead, Overcounted, PageSize, Placeholders};
+    matches!(fault, PageSize | Duplicates | Lookahead | Placeholders | Overcounted)
 }
 
 /// The parts of a pool that every target changes.

@@ -250,6 +250,32 @@ impl Scrape {
             labels,
             report.rank_mismatches,
         );
+        self.count("source_losses", "Times that event batches were lost for good", labels, report.losses);
+        self.count(
+            "source_duplicate_batches",
+            "Event batches that had been received before",
+            labels,
+            report.duplicate_batches,
+        );
+        self.count(
+            "source_unknown_events",
+            "Events of kinds that this release does not know",
+            labels,
+            report.unknown_events,
+        );
+        self.count(
+            "source_hash_conflicts",
+            "Blocks stored under an engine hash that had another meaning",
+            labels,
+            report.hash_conflicts,
+        );
+        self.count("source_clears", "Times that the engine emptied its cache", labels, report.clears);
+        self.gauge(
+            "source_lag_seconds",
+            "Time that the last live batch waited between socket and index",
+            labels,
+            report.lag.unwrap_or_default().as_secs_f64(),
+        );
         let parity = report.parity;
         self.count(
             "source_parity_matched",

@@ -27,6 +27,8 @@ pub struct Member {
     pub health_error: Option<String>,
     /// Load the engine last reported.
     pub load: EngineLoad,
+    /// When it did.
+    pub load_at: Option<Instant>,
     /// Why the last load report is missing, when it is.
     pub load_error: Option<String>,
     /// Why it is not known where it publishes its events, when the engine was asked in vain.

@@ -106,7 +106,7 @@ impl Membership {
     }
 
     /// Takes a probe's report. Reports about an earlier stay are ignored.
-    pub(super) fn report(&mut self, report: ProbeReport) -> Option<&Member> {
+    pub(super) fn report(&mut self, report: ProbeReport, now: Instant) -> Option<&Member> {
         let ProbeReport { member, health, health_error, load, sources, handoff } = report;
         let member = self.members.values_mut().find(|candidate| candidate.id == member)?;
         member.health = health;
@@ -118,6 +118,7 @@ impl Membership {
                     member.restarts += 1;
                 }
                 member.load = load;
+                member.load_at = Some(now);
                 member.load_error = None;
             }
             Some(Err(error)) => member.load_error = Some(error),
@@ -178,6 +179,7 @@ fn new_member(id: MemberId, spec: &WorkerSpec) -> Member {
         health: Health::Unknown,
         health_error: None,
         load: EngineLoad::default(),
+        load_at: None,
         load_error: None,
         events_error: None,
         handoff: EngineHandoff::default(),

@@ -161,10 +161,10 @@ fn probes_of_an_earlier_stay_are_ignored() {
         load: Some(Ok(EngineLoad { process_start: Some(start), ..EngineLoad::default() })),
         handoff: None,
     };
-    assert!(world.membership.report(report(7, 1.0)).is_none());
-    assert_eq!(world.membership.report(report(1, 1.0)).unwrap().restarts, 0);
-    assert_eq!(world.membership.report(report(1, 1.0)).unwrap().restarts, 0);
-    assert_eq!(world.membership.report(report(1, 2.0)).unwrap().restarts, 1);
+    assert!(world.membership.report(report(7, 1.0), world.now).is_none());
+    assert_eq!(world.membership.report(report(1, 1.0), world.now).unwrap().restarts, 0);
+    assert_eq!(world.membership.report(report(1, 1.0), world.now).unwrap().restarts, 0);
+    assert_eq!(world.membership.report(report(1, 2.0), world.now).unwrap().restarts, 1);
 }
 
 #[test]
@@ -237,9 +237,11 @@ fn prefill_workers_have_their_own_endpoint_file_and_say_where_they_hand_over() {
         ranks: Some(8),
         engine_ids: [(3, "e3".to_owned())].into(),
     };
-    world.membership.report(report(1, told));
+    world.membership.report(report(1, told), world.now);
     let expected = Bootstrap { host: "10.0.0.1".into(), port: 9000, ranks: 8, engine_id: Some("e3".into()) };
     assert_eq!(bootstrap(&world, 1), Some(expected));
-    world.membership.report(report(2, EngineHandoff { role: Some(Role::Prefill), ..EngineHandoff::default() }));
+    world
+        .membership
+        .report(report(2, EngineHandoff { role: Some(Role::Prefill), ..EngineHandoff::default() }), world.now);
     assert_eq!((ports(&world, true), ports(&world, false)), (vec![1, 2], vec![]));
 }

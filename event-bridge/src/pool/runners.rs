@@ -9,7 +9,8 @@ use crate::config::{EngineKind, EventFeed, EventStream, ProbeConfig, RankSpec, W
 use crate::ingest::Action;
 use crate::probe::{self, HandoffProbe, MemberId, ProbeHandle, ProbeReport, Subject};
 use crate::stream::{
-    self, PollHandle, PollSpec, StreamEvent, StreamHandle, StreamLimits, StreamSpec, StreamStats, spawn_poll,
+    self, PollHandle, PollSpec, PollTargets, StreamEvent, StreamHandle, StreamLimits, StreamSpec, StreamStats,
+    spawn_poll,
 };
 
 /// Running streams and probes; dropping it ends them.
@@ -27,8 +28,15 @@ pub(super) struct Runners {
 /// A poller and the targets it feeds.
 #[derive(Debug)]
 struct Poller {
-    targets: Vec<(Option<u32>, Slot)>,
-    _handle: PollHandle,
+    targets: PollTargets,
+    handle: PollHandle,
+}
+
+impl Poller {
+    fn tell(&mut self) {
+        self.targets.sort_unstable();
+        self.handle.set_targets(self.targets.clone());
+    }
 }
 
 impl Runners {
@@ -44,7 +52,7 @@ impl Runners {
 
     /// Follows targets that have events.
     pub(super) fn follow(&mut self, started: &[(Slot, RankSpec)]) {
-        let mut polled: HashMap<String, Vec<(Option<u32>, Slot)>> = HashMap::new();
+        let mut polled: HashMap<String, PollTargets> = HashMap::new();
         for (slot, RankSpec { rank, events }) in started {
             match events {
                 None => {}
@@ -52,9 +60,7 @@ impl Runners {
                 Some(EventFeed::Polled { url }) => polled.entry(url.clone()).or_default().push((*rank, *slot)),
             }
         }
-        for (url, mut targets) in polled {
-            let former = self.pollers.remove(&url);
-            targets.extend(former.into_iter().flat_map(|poller| poller.targets));
+        for (url, targets) in polled {
             self.poll(url, targets);
         }
     }
@@ -66,25 +72,28 @@ impl Runners {
         self.streams.insert(slot, stream::spawn(slot, spec, self.events.clone()));
     }
 
-    /// One poller for all targets of an engine, since every answer empties its buffer.
-    fn poll(&mut self, url: String, mut targets: Vec<(Option<u32>, Slot)>) {
+    /// One poller for all targets of an engine, since every answer empties its buffer. One that runs already takes them on.
+    fn poll(&mut self, url: String, mut targets: PollTargets) {
+        if let Some(poller) = self.pollers.get_mut(&url) {
+            poller.targets.append(&mut targets);
+            poller.tell();
+            return;
+        }
         targets.sort_unstable();
         let handle = spawn_poll(targets.clone(), PollSpec::new(url.clone()), self.events.clone());
-        self.pollers.insert(url, Poller { targets, _handle: handle });
+        self.pollers.insert(url, Poller { targets, handle });
     }
 
     pub(super) fn unfollow(&mut self, slot: Slot) {
         self.streams.remove(&slot);
-        let polled = |poller: &Poller| poller.targets.iter().any(|(_, polled)| *polled == slot);
-        let url = self.pollers.iter().find(|(_, poller)| polled(poller)).map(|(url, _)| url.clone());
-        if let Some(url) = url
-            && let Some(Poller { mut targets, .. }) = self.pollers.remove(&url)
-        {
-            targets.retain(|(_, polled)| *polled != slot);
-            if !targets.is_empty() {
-                self.poll(url, targets);
+        self.pollers.retain(|_, poller| {
+            let before = poller.targets.len();
+            poller.targets.retain(|(_, polled)| *polled != slot);
+            if poller.targets.len() < before {
+                poller.tell();
             }
-        }
+            !poller.targets.is_empty()
+        });
     }
 
     /// Probes a worker from now on, in place of any earlier probe of the same member.

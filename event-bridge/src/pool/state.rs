@@ -92,6 +92,8 @@ impl State {
             limits: IndexLimits { max_blocks: config.limits.max_blocks },
             max_orphans: config.limits.max_orphans,
             max_pages: config.limits.max_engine_blocks,
+            max_pool_pages: usize::try_from(config.limits.max_pool_engine_blocks).unwrap_or(usize::MAX),
+            gap_policy: config.worker_defaults.events.gap_policy,
             expected_block_size: config.block_size,
             // The standard library's way to a random number.
             secret: RandomState::new().hash_one(epoch.0),
@@ -138,6 +140,8 @@ impl State {
                 StreamEvent::Connected
                 | StreamEvent::Disconnected { .. }
                 | StreamEvent::Undecodable { .. }
+                | StreamEvent::AnswerLost { .. }
+                | StreamEvent::PeerChanged { .. }
                 | StreamEvent::ReplayEnd { .. } => state_may_differ = true,
             }
             for action in self.ingest.handle(slot, event, now.into_std()) {

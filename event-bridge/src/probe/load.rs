@@ -26,6 +26,8 @@ pub struct RankLoad {
     pub kv_usage: f32,
     /// Tokens its cache can hold; 0 when unknown.
     pub capacity_tokens: u64,
+    /// It sleeps: its cache is gone.
+    pub asleep: bool,
 }
 
 impl EngineLoad {
@@ -40,6 +42,11 @@ impl EngineLoad {
                 continue;
             }
             let rank = sample.label(names.rank_label).and_then(|rank| rank.parse().ok());
+            if sample.name == names::SLEEP {
+                let is_awake = sample.label(names::SLEEP_LABEL) == Some("awake");
+                load.ranks.entry(rank).or_default().asleep |= is_awake && sample.value == 0.0;
+                continue;
+            }
             if let Some(size) = Sizes::of(names, &sample) {
                 sizes.entry(rank).or_default().merge(size);
                 continue;
@@ -63,6 +70,7 @@ impl EngineLoad {
             waiting: sum.waiting.saturating_add(rank.waiting),
             kv_usage: sum.kv_usage.max(rank.kv_usage),
             capacity_tokens: sum.capacity_tokens.saturating_add(rank.capacity_tokens),
+            asleep: sum.asleep || rank.asleep,
         })
     }
 }
@@ -81,7 +89,7 @@ impl RankLoad {
 }
 
 fn wanted(names: &MetricNames, name: &str) -> bool {
-    name == names::PROCESS_START
+    [names::PROCESS_START, names::SLEEP].contains(&name)
         || [names.running, names.waiting, names.usage].iter().any(|list| list.contains(&name))
         || match names.capacity {
             Capacity::Labels { name: info, .. } => name == info,
@@ -161,16 +169,31 @@ mod tests {
             vllm:num_requests_waiting_by_reason{engine=\"1\"} 9\n\
             vllm:cache_config_info{engine=\"0\",num_gpu_blocks=\"1000\",block_size=\"16\",kv_cache_size_tokens=\"None\"} 1\n";
         let load = EngineLoad::parse(text, EngineKind::Vllm);
-        assert_eq!(load.of(Some(0)), RankLoad { running: 3, waiting: 0, kv_usage: 0.0, capacity_tokens: 8000 });
-        assert_eq!(load.of(Some(1)), RankLoad { running: 4, waiting: 2, kv_usage: 0.5, capacity_tokens: 0 });
+        let unknown = RankLoad::default();
+        assert_eq!(load.of(Some(0)), RankLoad { running: 3, capacity_tokens: 8000, ..unknown });
+        assert_eq!(load.of(Some(1)), RankLoad { running: 4, waiting: 2, kv_usage: 0.5, ..unknown });
         assert_eq!((load.of(None).running, load.of(None).waiting), (7, 2));
+    }
+
+    #[test]
+    fn an_engine_that_sleeps() {
+        let state = |rank: u32, awake: u32| {
+            format!(
+                "vllm:engine_sleep_state{{engine=\"{rank}\",sleep_state=\"awake\"}} {awake}\n\
+                 vllm:engine_sleep_state{{engine=\"{rank}\",sleep_state=\"discard_all\"}} 0\n\
+                 vllm:engine_sleep_state{{engine=\"{rank}\",sleep_state=\"weights_offloaded\"}} {}\n",
+                1 - awake
+            )
+        };
+        let load = EngineLoad::parse(&(state(0, 1) + &state(1, 0)), EngineKind::Vllm);
+        assert_eq!([Some(0), Some(1), None].map(|rank| load.of(rank).asleep), [false, true, true]);
     }
 
     #[test]
     fn other_engines() {
         let sglang = "sglang:num_running_reqs{dp_rank=\"1\"} 2\nsglang:num_queue_reqs{dp_rank=\"1\"} 5\n\
             sglang:token_usage{dp_rank=\"1\"} 0.25\nsglang:max_total_num_tokens{dp_rank=\"1\"} 4096\n";
-        let expected = RankLoad { running: 2, waiting: 5, kv_usage: 0.25, capacity_tokens: 4096 };
+        let expected = RankLoad { running: 2, waiting: 5, kv_usage: 0.25, capacity_tokens: 4096, asleep: false };
         assert_eq!(EngineLoad::parse(sglang, EngineKind::Sglang).of(Some(1)), expected);
         let trtllm = "trtllm_num_requests_running 2\ntrtllm_num_requests_waiting 5\ntrtllm_kv_cache_utilization 0.25\n\
             trtllm_kv_cache_max_blocks 128\ntrtllm_kv_cache_tokens_per_block 32\n";

@@ -78,6 +78,11 @@ const TRTLLM: MetricNames = MetricNames {
     },
 };
 
+/// vLLM's gauge of sleep: 1 with the label `sleep_state="awake"`, or else with that of how deep it sleeps.
+pub(super) const SLEEP: &str = "vllm:engine_sleep_state";
+/// That label.
+pub(super) const SLEEP_LABEL: &str = "sleep_state";
+
 /// Names used by `engine`.
 pub(super) fn of(engine: EngineKind) -> &'static MetricNames {
     match engine {

@@ -72,6 +72,10 @@ impl Backlog {
             queue.stats.received += 1;
             if !queue.has_room(&self.limits) {
                 queue.stats.dropped += 1;
+                // Should nothing come after it, ingest would never find the gap.
+                if !matches!(queue.events.back(), Some(StreamEvent::Undecodable { .. })) {
+                    queue.push(StreamEvent::Undecodable { reason: "no room for more messages".to_owned() });
+                }
                 return;
             }
             queue.push(event);

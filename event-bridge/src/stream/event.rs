@@ -28,9 +28,20 @@ pub enum StreamEvent {
         /// When the socket gave it to us.
         received: Instant,
     },
-    /// A live message that is not (topic, sequence, payload).
+    /// A live message that is not (topic, sequence, payload), or that found no room.
     Undecodable {
         /// What is wrong with it.
+        reason: String,
+    },
+    /// A bound socket's new connection comes from another address than the one before. After [`StreamEvent::Connected`].
+    PeerChanged {
+        /// The new address.
+        peer: std::net::IpAddr,
+    },
+    /// An answer of a polled engine did not arrive whole, and the engine does not keep what was in it. Not connected until
+    /// [`StreamEvent::Connected`].
+    AnswerLost {
+        /// For the log.
         reason: String,
     },
     /// A batch out of the engine's replay buffer.

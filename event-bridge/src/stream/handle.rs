@@ -35,6 +35,8 @@ pub struct StreamStats {
     pub connects: u64,
     /// Attempts to connect that failed.
     pub connect_failures: u64,
+    /// Of a bound socket: who is connected, or was last.
+    pub peer: Option<std::net::SocketAddr>,
 }
 
 /// Starts a stream. It connects and reconnects by itself and reports everything through `tx`, tagged with `slot`.

@@ -1,10 +1,13 @@
 //! The event socket: connect, subscribe, drain, and again.
 
+use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use thiserror::Error;
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, info, warn};
 
@@ -57,36 +60,72 @@ async fn connected(spec: &StreamSpec, backlog: &Backlog) -> Result<(), LiveError
     let limit = spec.limits.connect_timeout;
     let begin = async { subscribe(connect(&endpoint).await?, spec).await };
     let connection = timeout(limit, begin).await.map_err(|_| LiveError::Timeout(limit))??;
-    drain(connection, spec, backlog).await;
+    drain(connection, spec, backlog, None).await;
     Ok(())
 }
 
-/// Waits for engines that connect to us. A new one takes the place of the former, which is the same engine started anew.
-async fn bound(spec: &StreamSpec, backlog: &Backlog) -> Result<(), LiveError> {
+/// Peers that shake hands at a time; more wait in the listener's queue.
+const MOST_ARRIVING: usize = 16;
+
+/// Waits for engines that connect to us. One that has shaken hands as a publisher takes the place of the former, which is the
+/// same engine started anew; whoever else connects (a scan, a load balancer's probe) changes nothing.
+async fn bound(spec: &Arc<StreamSpec>, backlog: &Backlog) -> Result<(), LiveError> {
     let listener = Listener::bind(&spec.endpoint.parse()?).await?;
     info!(endpoint = spec.endpoint, "waiting for an engine to connect");
-    let mut peer = listener.accept().await?;
+    let mut arriving = JoinSet::new();
+    let mut served: Option<Pin<Box<dyn Future<Output = ()> + Send + '_>>> = None;
     loop {
-        let limit = spec.limits.connect_timeout;
-        let serve = async {
-            match timeout(limit, subscribe(peer, spec)).await {
-                Ok(Ok(connection)) => drain(connection, spec, backlog).await,
-                Ok(Err(error)) => warn!(endpoint = spec.endpoint, %error, "a peer connected and failed"),
-                Err(_) => warn!(endpoint = spec.endpoint, "a peer connected and said nothing"),
+        tokio::select! {
+            accepted = listener.accept(), if arriving.len() < MOST_ARRIVING => {
+                let (transport, peer) = accepted?;
+                arriving.spawn(arrive(transport, peer, Arc::clone(spec)));
             }
-        };
-        let mut ended = false;
-        peer = tokio::select! {
-            next = listener.accept() => next?,
-            () = serve => {
-                ended = true;
-                listener.accept().await?
+            Some(arrived) = arriving.join_next() => {
+                let Ok(Some((connection, peer))) = arrived else { continue };
+                if served.take().is_some() {
+                    disconnected(spec, backlog, "another engine connected");
+                }
+                served = Some(Box::pin(serve(connection, peer, spec, backlog)));
             }
-        };
-        if !ended {
-            disconnected(spec, backlog, "another engine connected");
+            () = ended(&mut served) => served = None,
         }
     }
+}
+
+/// The end of the connection that is served; never without one.
+async fn ended(served: &mut Option<Pin<Box<dyn Future<Output = ()> + Send + '_>>>) {
+    match served {
+        Some(served) => served.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Shakes hands with a peer that connected; `None` when it is no publisher.
+async fn arrive(
+    transport: Box<dyn Transport>,
+    peer: Option<SocketAddr>,
+    spec: Arc<StreamSpec>,
+) -> Option<(Connection<Box<dyn Transport>>, Option<SocketAddr>)> {
+    let from = peer.map(|peer| peer.to_string());
+    match timeout(spec.limits.connect_timeout, subscribe(transport, &spec)).await {
+        Ok(Ok(connection)) => return Some((connection, peer)),
+        Ok(Err(error)) => warn!(endpoint = spec.endpoint, from, %error, "a peer connected and is no publisher"),
+        Err(_) => warn!(endpoint = spec.endpoint, from, "a peer connected and said nothing"),
+    }
+    None
+}
+
+async fn serve(
+    connection: Connection<Box<dyn Transport>>,
+    peer: Option<SocketAddr>,
+    spec: &StreamSpec,
+    backlog: &Backlog,
+) {
+    let former = backlog.stats().peer;
+    backlog.count(|stats| stats.peer = peer);
+    info!(endpoint = spec.endpoint, peer = peer.map(|peer| peer.to_string()), "an engine connected");
+    let changed = peer.filter(|peer| former.is_some_and(|former| former.ip() != peer.ip()));
+    drain(connection, spec, backlog, changed).await;
 }
 
 async fn subscribe(
@@ -98,11 +137,19 @@ async fn subscribe(
     Ok(connection)
 }
 
-/// Takes everything off a connection until it ends.
-async fn drain(mut connection: Connection<Box<dyn Transport>>, spec: &StreamSpec, backlog: &Backlog) {
+/// Takes everything off a connection until it ends. `changed` is its peer when that is another than before.
+async fn drain(
+    mut connection: Connection<Box<dyn Transport>>,
+    spec: &StreamSpec,
+    backlog: &Backlog,
+    changed: Option<SocketAddr>,
+) {
     info!(endpoint = spec.endpoint, "event stream connected");
     backlog.count(|stats| stats.connects += 1);
     backlog.push(StreamEvent::Connected);
+    if let Some(peer) = changed {
+        backlog.push(StreamEvent::PeerChanged { peer: peer.ip() });
+    }
     let heartbeat = Heartbeat { after: spec.limits.ping_after, patience: spec.limits.ping_patience };
     let error = loop {
         match connection.receive(Some(heartbeat)).await {

@@ -15,5 +15,5 @@ pub mod zmtp;
 pub use endpoint::EndpointError;
 pub use event::{ReplayId, StreamEvent};
 pub use handle::{StreamHandle, StreamStats, spawn};
-pub use poll::{PollHandle, PollSpec, spawn_poll};
+pub use poll::{PollHandle, PollSpec, PollTargets, spawn_poll};
 pub use spec::{StreamLimits, StreamSpec};

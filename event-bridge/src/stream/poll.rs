@@ -12,7 +12,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use kv_routing::target::Slot;
 use thiserror::Error;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, info, warn};
@@ -44,24 +44,41 @@ impl PollSpec {
 /// A running poller; dropping it ends it.
 #[derive(Debug)]
 pub struct PollHandle {
+    targets: watch::Sender<PollTargets>,
     /// Aborted when dropped.
     _task: JoinSet<()>,
+}
+
+/// Targets that a poller feeds, by attention data-parallel rank.
+pub type PollTargets = Vec<(Option<u32>, Slot)>;
+
+impl PollHandle {
+    /// Feeds these targets from the next answer on. No answer is lost by it, as one would be with a poller that is ended.
+    pub fn set_targets(&self, targets: PollTargets) {
+        self.targets.send_replace(targets);
+    }
 }
 
 /// Starts to poll. Each event goes to the target of its attention data-parallel rank, as a live batch of its own whose
 /// number is the event's; events without a rank go to the first target. Follow these targets with
 /// [`SourceSpec::polled`](crate::ingest::SourceSpec::polled).
-pub fn spawn_poll(
-    targets: Vec<(Option<u32>, Slot)>,
-    spec: PollSpec,
-    tx: mpsc::Sender<(Slot, StreamEvent)>,
-) -> PollHandle {
+pub fn spawn_poll(targets: PollTargets, spec: PollSpec, tx: mpsc::Sender<(Slot, StreamEvent)>) -> PollHandle {
+    let (targets, wanted) = watch::channel(targets);
     let mut task = JoinSet::new();
     task.spawn(async move {
+        let poller = Poller {
+            targets: Vec::new(),
+            wanted,
+            spec,
+            tx,
+            method: Method::POST,
+            strangers: BTreeSet::new(),
+            link: Link::default(),
+        };
         // Ends when nobody listens any more.
-        let _ = Poller { targets, spec, tx, method: Method::POST, strangers: BTreeSet::new() }.run().await;
+        let _ = poller.run().await;
     });
-    PollHandle { _task: task }
+    PollHandle { targets, _task: task }
 }
 
 #[derive(Debug, Error)]
@@ -80,8 +97,33 @@ enum PollError {
     Events(#[from] crate::engine::PolledError),
 }
 
+impl PollError {
+    /// Whether the engine surely kept its events: it was never asked, or it refused the question.
+    fn kept_events(&self) -> bool {
+        match self {
+            Self::Request(_) => true,
+            Self::Connection(error) => error.is_connect(),
+            Self::Status(status) => status.is_client_error(),
+            Self::Body(_) | Self::Timeout(_) | Self::Events(_) => false,
+        }
+    }
+}
+
+/// What targets were told of the connection.
+#[derive(Clone, Copy, Debug, Default)]
+struct Link {
+    connected: bool,
+    /// That the engine could not be asked, since the last answer.
+    unreached: bool,
+    /// That an answer is lost, since the last one that arrived.
+    answer_lost: bool,
+}
+
 struct Poller {
-    targets: Vec<(Option<u32>, Slot)>,
+    targets: PollTargets,
+    /// Who is to be fed.
+    wanted: watch::Receiver<PollTargets>,
+    link: Link,
     spec: PollSpec,
     tx: mpsc::Sender<(Slot, StreamEvent)>,
     /// POST in every release read; some front ends have GET.
@@ -96,31 +138,60 @@ struct Gone;
 impl Poller {
     async fn run(mut self) -> Result<(), Gone> {
         let client: Client<HttpConnector, Empty<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
-        let mut connected = false;
         loop {
+            self.take_targets().await?;
             match self.poll(&client).await {
                 Ok(body) => {
-                    if !std::mem::replace(&mut connected, true) {
-                        info!(url = self.spec.url, "polling events");
-                        self.tell_all(|| StreamEvent::Connected).await?;
-                    }
+                    self.answered().await?;
                     if self.hand_out(&body).await? > 0 {
                         continue;
                     }
                 }
                 Err(error) => {
-                    let reason = error.to_string();
-                    if std::mem::take(&mut connected) {
-                        warn!(url = self.spec.url, reason, "polling events failed");
-                        self.tell_all(|| StreamEvent::Disconnected { reason: reason.clone() }).await?;
-                    } else {
-                        debug!(url = self.spec.url, reason, "polling events failed");
-                    }
+                    self.failed(error.to_string(), error.kept_events()).await?;
                     sleep(Duration::from_millis(500)).await;
                 }
             }
             sleep(self.spec.every).await;
         }
+    }
+
+    /// Takes over who is to be fed. All are told what some may know: one that was taken out and in again is not told from
+    /// one that stayed.
+    async fn take_targets(&mut self) -> Result<(), Gone> {
+        if !self.targets.is_empty() && !self.wanted.has_changed().unwrap_or(false) {
+            return Ok(());
+        }
+        self.targets = self.wanted.borrow_and_update().clone();
+        if self.link.connected {
+            self.tell_all(|| StreamEvent::Connected).await?;
+        }
+        Ok(())
+    }
+
+    async fn answered(&mut self) -> Result<(), Gone> {
+        let before = std::mem::replace(&mut self.link, Link { connected: true, ..Link::default() });
+        if !before.connected {
+            info!(url = self.spec.url, "polling events");
+            self.tell_all(|| StreamEvent::Connected).await?;
+        }
+        Ok(())
+    }
+
+    async fn failed(&mut self, reason: String, kept_events: bool) -> Result<(), Gone> {
+        if std::mem::take(&mut self.link.connected) {
+            warn!(url = self.spec.url, reason, "polling events failed");
+        } else {
+            debug!(url = self.spec.url, reason, "polling events failed");
+        }
+        if kept_events {
+            if !std::mem::replace(&mut self.link.unreached, true) {
+                self.tell_all(|| StreamEvent::Disconnected { reason: reason.clone() }).await?;
+            }
+        } else if !std::mem::replace(&mut self.link.answer_lost, true) {
+            self.tell_all(|| StreamEvent::AnswerLost { reason: reason.clone() }).await?;
+        }
+        Ok(())
     }
 
     async fn poll(&mut self, client: &Client<HttpConnector, Empty<Bytes>>) -> Result<Bytes, PollError> {
@@ -165,7 +236,12 @@ impl Poller {
                     }
                     (target, StreamEvent::Live { seq, payload, received })
                 }
-                Err(error) => (self.target(None), StreamEvent::Undecodable { reason: error.to_string() }),
+                Err(error) => {
+                    // Whose it was is as unknown as its number.
+                    let reason = error.to_string();
+                    self.tell_all(|| StreamEvent::Undecodable { reason: reason.clone() }).await?;
+                    continue;
+                }
             };
             if let Some(slot) = slot {
                 self.tell(slot, event).await?;

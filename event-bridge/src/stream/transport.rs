@@ -1,6 +1,7 @@
 //! TCP and Unix sockets behind one type.
 
 use std::io;
+use std::net::SocketAddr;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -50,15 +51,15 @@ impl Listener {
         }
     }
 
-    /// The next peer.
-    pub(super) async fn accept(&self) -> io::Result<Box<dyn Transport>> {
+    /// The next peer, and its address.
+    pub(super) async fn accept(&self) -> io::Result<(Box<dyn Transport>, Option<SocketAddr>)> {
         match self {
             Self::Tcp(listener) => {
-                let (stream, _) = listener.accept().await?;
+                let (stream, peer) = listener.accept().await?;
                 stream.set_nodelay(true)?;
-                Ok(Box::new(stream))
+                Ok((Box::new(stream), Some(peer)))
             }
-            Self::Ipc(listener) => Ok(Box::new(listener.accept().await?.0)),
+            Self::Ipc(listener) => Ok((Box::new(listener.accept().await?.0), None)),
         }
     }
 }

@@ -152,3 +152,47 @@ async fn an_overflowed_buffer_shows_in_the_numbers() {
     assert_eq!((report.state, report.reason), (SourceState::Warm, Reason::BatchesLost));
     assert_eq!(held(&ingest).len(), 2);
 }
+
+#[tokio::test]
+async fn an_answer_that_does_not_arrive_whole_is_told_and_a_new_target_costs_none() {
+    let first = json!([store(0, 0, 4096, None, &[(1, tokens(0, 32))])]).to_string();
+    let broken = first[..first.len() - 2].to_owned();
+    let answers: Answers = Arc::new(Mutex::new([first, broken].into()));
+    let (url, server) = engine(answers.clone(), false).await;
+    let (tx, mut events) = mpsc::channel(4);
+    let (one, other) = (Slot(4), Slot(5));
+    let poller = spawn_poll(vec![(Some(0), one)], PollSpec::new(url), tx);
+    let mut ingest = Ingest::new(IngestConfig::default());
+    ingest.add_target(one, SourceSpec { polled: true, ..SourceSpec::default() });
+    ingest.set_parity(one, Parity::Shown);
+    for _ in 0..2 {
+        let (slot, event) = next(&mut events).await;
+        ingest.handle(slot, event, Instant::now());
+    }
+    assert_eq!(ingest.report(one).unwrap().state, SourceState::Exact);
+    let (slot, event) = next(&mut events).await;
+    assert!(matches!(event, StreamEvent::AnswerLost { .. }), "{event:?}");
+    ingest.handle(slot, event, Instant::now());
+    assert_eq!(ingest.report(one).unwrap().state, SourceState::Stale);
+    let (slot, event) = next(&mut events).await;
+    assert_eq!(event, StreamEvent::Connected);
+    ingest.handle(slot, event, Instant::now());
+    assert_eq!(ingest.report(one).unwrap().reason, Reason::Checking);
+    // The numbers go on: nothing was in it.
+    answers.lock().unwrap().push_back(json!([store(1, 0, 4096, None, &[(2, tokens(50, 32))])]).to_string());
+    let (slot, event) = next(&mut events).await;
+    ingest.handle(slot, event, Instant::now());
+    assert_eq!(ingest.report(one).unwrap().state, SourceState::Exact);
+    // Another target joins: everyone hears that there is a connection, and events go on.
+    poller.set_targets(vec![(Some(0), one), (Some(1), other)]);
+    for slot in [one, other] {
+        assert_eq!(next(&mut events).await, (slot, StreamEvent::Connected));
+    }
+    answers.lock().unwrap().push_back(json!([store(0, 1, 4096, None, &[(3, tokens(0, 32))])]).to_string());
+    let (slot, event) = next(&mut events).await;
+    assert!(slot == other && matches!(event, StreamEvent::Live { seq: 0, .. }), "{event:?}");
+    // An engine that cannot be reached loses nothing.
+    server.abort();
+    let (slot, event) = next(&mut events).await;
+    assert!(slot == one && !matches!(event, StreamEvent::Connected | StreamEvent::Live { .. }), "{event:?}");
+}

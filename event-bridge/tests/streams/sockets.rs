@@ -90,6 +90,26 @@ async fn an_engine_that_connects_is_waited_for() {
 }
 
 #[tokio::test]
+async fn who_does_not_publish_takes_nobodys_place_on_a_bound_socket() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut rig = Rig::new(StreamSpec { bind: true, ..spec(&format!("tcp://127.0.0.1:{port}")) });
+    sleep(Duration::from_millis(100)).await;
+    let mut fake = Fake::connect(&format!("tcp://127.0.0.1:{port}")).await;
+    rig.connected().await;
+    first_live(&mut rig, &mut fake).await;
+    // A scan that hangs up, a probe that asks for a page, one that says nothing and stays.
+    drop(tokio::net::TcpStream::connect(("127.0.0.1", port)).await.unwrap());
+    let mut probe = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+    tokio::io::AsyncWriteExt::write_all(&mut probe, &[b'G'; 100]).await.unwrap();
+    let _silent = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+    sleep(Duration::from_millis(200)).await;
+    first_live(&mut rig, &mut fake).await;
+    let stats = rig.stream.stats();
+    assert_eq!(stats.connects, 1, "{stats:?}");
+    assert!(stats.peer.is_some_and(|peer| peer.ip().is_loopback()), "{stats:?}");
+}
+
+#[tokio::test]
 async fn a_slow_taker_never_keeps_the_socket_waiting() {
     let mut fake = Fake::bind(ANY, ANY, Replies::WithTopic).await;
     let mut slow = spec(&fake.live);
@@ -106,7 +126,8 @@ async fn a_slow_taker_never_keeps_the_socket_waiting() {
         sleep(Duration::from_millis(10)).await;
     }
     let stats = rig.stream.stats();
-    assert_eq!(stats.backlog_messages, 100);
+    // A hundred, and the note that there was no room for more.
+    assert_eq!(stats.backlog_messages, 101);
     assert!(stats.backlog_bytes >= 900_000, "{stats:?}");
     assert!(stats.dropped >= published - 100 - 20, "{stats:?}");
     // What is left is the oldest, in order; the gap is for ingest to notice.
@@ -116,6 +137,7 @@ async fn a_slow_taker_never_keeps_the_socket_waiting() {
         assert!(seq > last);
         last = seq;
     }
+    while !matches!(rig.next().await, StreamEvent::Undecodable { .. }) {}
 }
 
 /// Everything a replay reports.

@@ -4,12 +4,17 @@ use std::borrow::Cow;
 
 use kv_routing::block::TokenId;
 
-use super::Polled;
 use super::layout::{Block, Change, Data, Envelope, Hash};
+use super::{Polled, PolledKind};
 use crate::engine::{EngineHash, Event, ExtraKey, Moved, Removed, Stored, Tokens};
 
 pub(super) fn polled(envelope: Envelope<'_>) -> Polled<'_> {
     let Envelope { event_id, window_size, attention_dp_rank, data } = envelope;
+    let kind = match data {
+        Data::Created {} => PolledKind::Created,
+        Data::Unknown => PolledKind::Unknown,
+        Data::Stored { .. } | Data::Removed { .. } | Data::Updated { .. } => PolledKind::Changed,
+    };
     let changes = match data {
         Data::Created {} | Data::Unknown => Vec::new(),
         Data::Stored { parent_hash, blocks } => stored(parent_hash.map(|Hash(hash)| hash), blocks),
@@ -22,7 +27,7 @@ pub(super) fn polled(envelope: Envelope<'_>) -> Polled<'_> {
         }
         Data::Updated { cache_level: None, .. } => Vec::new(),
     };
-    Polled { id: event_id, window: window_size, rank: attention_dp_rank, changes }
+    Polled { id: event_id, window: window_size, rank: attention_dp_rank, changes, kind }
 }
 
 /// Runs of blocks that agree in size, level and salt become one store each.

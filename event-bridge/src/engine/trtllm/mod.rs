@@ -34,6 +34,19 @@ pub struct Polled<'a> {
     pub rank: Option<u32>,
     /// What changed, in order. Empty for events that change no block.
     pub changes: Vec<Event<'a>>,
+    /// What kind of event it is, as far as its changes do not say.
+    pub kind: PolledKind,
+}
+
+/// What an event says beside its changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolledKind {
+    /// A process has made its cache. Comes first, once per window.
+    Created,
+    /// Blocks changed, or only their priorities.
+    Changed,
+    /// A kind this release does not know.
+    Unknown,
 }
 
 /// Why a body, or one event of it, cannot be used.

@@ -28,6 +28,10 @@ fn every_kind_of_event() {
     assert!(matches!(&events[5], Err(PolledError::Event { index: 5, .. })));
     let event = |at: usize| events[at].as_ref().unwrap();
     assert_eq!((event(0).window, event(0).changes.len()), (Some(2048), 0));
+    assert_eq!(
+        [0, 1, 4, 6].map(|at| event(at).kind),
+        [PolledKind::Created, PolledKind::Changed, PolledKind::Changed, PolledKind::Unknown]
+    );
     assert_eq!(event(1).rank, Some(1));
     let [Event::Stored(full), Event::Stored(tail)] = event(1).changes.as_slice() else { panic!("{:?}", event(1)) };
     assert_eq!((full.hashes.as_slice(), full.parent), (&[EngineHash(10_745_268_876_067_371_298)][..], None));

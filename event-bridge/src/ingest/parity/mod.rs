@@ -17,6 +17,7 @@
 mod announced;
 mod cause;
 mod finding;
+mod kinds;
 
 #[cfg(test)]
 mod tests;
@@ -32,6 +33,7 @@ use kv_routing::wire::Decision;
 use self::announced::Announced;
 pub use self::cause::{Cause, Vocabulary};
 pub use self::finding::Finding;
+use self::kinds::{Kind, Kinds};
 use super::Parity;
 use super::residency::Residency;
 use crate::engine::Stored;
@@ -89,6 +91,7 @@ pub(super) struct Verifier {
     pending: VecDeque<Prompt>,
     /// Those missing since the last match, oldest first.
     missing: VecDeque<Prompt>,
+    kinds: Kinds,
     /// Matches since the last one missing.
     streak: u32,
     announced: Announced,
@@ -119,6 +122,18 @@ impl Verifier {
 
     pub(super) fn set_verdict(&mut self, verdict: Parity) {
         self.verdict = verdict;
+    }
+
+    /// Whether prompts of some kind are missing, although others match.
+    pub(super) fn is_partial(&self) -> bool {
+        self.kinds.any_missing()
+    }
+
+    /// The engine is another process: whether it agrees must be shown again.
+    pub(super) fn begin_anew(&mut self) {
+        if self.verdict == Parity::Shown {
+            self.verdict = Parity::Unknown;
+        }
     }
 
     pub(super) fn counts(&self) -> ParityCounts {
@@ -168,14 +183,16 @@ impl Verifier {
         }
         let life = evidence.residency.lives();
         self.missing.retain(|prompt| prompt.life == life);
-        if self.missing.iter().any(|prompt| evidence.has(prompt.last)) {
-            self.matched();
+        self.kinds.live(life);
+        if let Some(late) = self.missing.iter().find(|prompt| evidence.has(prompt.last)) {
+            let kind = late.kind();
+            self.matched(kind);
         }
         for prompt in std::mem::take(&mut self.pending) {
             if prompt.life != life || prompt.block_size != evidence.block_size {
                 self.counts.open += 1;
             } else if evidence.has(prompt.last) {
-                self.matched();
+                self.matched(prompt.kind());
             } else if now.saturating_duration_since(prompt.arrived) < PATIENCE {
                 self.pending.push_back(prompt);
             } else if self.is_proof(&prompt, evidence.absence) {
@@ -194,8 +211,9 @@ impl Verifier {
         }
     }
 
-    fn matched(&mut self) {
+    fn matched(&mut self, kind: Kind) {
         self.counts.matched += 1;
+        self.kinds.matched(kind);
         self.streak = self.streak.saturating_add(1);
         self.missing.clear();
         if self.verdict == Parity::Unknown || self.streak >= RECOVER_AFTER {
@@ -207,6 +225,7 @@ impl Verifier {
 
     fn missed(&mut self, prompt: Prompt, evidence: &Evidence<'_>) {
         self.counts.missing += 1;
+        self.kinds.missed(prompt.kind(), prompt.last);
         self.streak = 0;
         // One prompt asked again and again is one piece of evidence.
         if self.missing.iter().any(|known| known.last == prompt.last) {
@@ -221,6 +240,12 @@ impl Verifier {
             self.verdict = Parity::Failed(finding.cause);
             self.finding = Some(Box::new(finding));
         }
+    }
+}
+
+impl Prompt {
+    fn kind(&self) -> Kind {
+        Kind { seed: self.seed, adapter: self.adapter }
     }
 }
 

@@ -5,10 +5,10 @@ use kv_routing::target::Tier;
 
 use super::effects::Effects;
 use super::group::Group;
-use super::page::{Content, Page};
-use super::store::StoreRun;
+use super::page::Fit;
+use super::store::{StoreRun, store_dead};
 use super::{Context, Kind, Membership, Residency, keys};
-use crate::engine::{Event, Medium, Moved, Removed, SpecKind, Stored, is_remote};
+use crate::engine::{Event, Medium, Moved, Removed, SpecKind, Stored, Tokens, is_remote};
 
 /// Groups a target can have; models have fewer than ten.
 const MAX_GROUPS: usize = 32;
@@ -26,8 +26,7 @@ impl Residency {
             }
         }
         if self.pages() > self.bounds.pages as usize {
-            self.counters.overflows += 1;
-            self.clear(context.index);
+            self.overflow(context.index);
         }
     }
 
@@ -43,6 +42,8 @@ impl Residency {
         let kind = event.kind.as_deref().map(SpecKind::of);
         let Some(at) = self.membership(event.group, kind, context) else {
             self.counters.other_groups += blocks;
+            // Releases that number groups and do not say their kinds: group 0 may be anything then.
+            self.counters.kinds_unknown += if kind.is_none() { blocks } else { 0 };
             return;
         };
         let Some(tier) = Medium::of(event.medium.as_deref()).tier() else {
@@ -54,17 +55,23 @@ impl Residency {
         self.share(at, tier, context);
         let usable = usable(event, context);
         match usable {
-            Some((_, page, _)) => {
+            Some((size, page, _)) => {
                 self.page_tokens = Some(page);
-                self.largest_page = self.largest_page.max(page);
+                self.judge_lone_pages(size);
             }
+            None if event.may_be_partial => self.note_lone_page(event),
+            None if event.tokens.positions() == 0 => self.counters.placeholders += blocks,
             None => self.counters.unindexable += blocks,
         }
+        let looks_ahead = matches!(event.tokens, Tokens::Pairs { .. }) || !event.lookahead.is_empty();
+        self.counters.lookahead += if looks_ahead { blocks } else { 0 };
+        let size = context.blocks.size();
         let Some(Membership { kind: Kind::Full(ordinal, group), .. }) = self.groups.get_mut(at) else { return };
         let (slot, group_ordinal) = (self.slot, *ordinal);
         let mut effects = Effects { index: &mut *context.index, slot, shared: &mut self.shared, group: group_ordinal };
         match usable {
             Some((size, page, seed)) => {
+                group.meet(tier, page);
                 let mut run = StoreRun {
                     group,
                     effects: &mut effects,
@@ -77,7 +84,23 @@ impl Residency {
                 };
                 run.store(event);
             }
-            None => store_unusable(group, event, tier, &mut effects),
+            None => store_unusable(group, event, size, tier, &mut effects),
+        }
+    }
+
+    /// A lone page that may be a partial one was not used; whether it is the size will tell, once it is known.
+    fn note_lone_page(&mut self, event: &Stored<'_>) {
+        self.counters.unindexable += event.hashes.len() as u64;
+        let tokens = event.tokens.positions() as u32;
+        if !self.lone_pages.contains(&tokens) && self.lone_pages.len() < 64 {
+            self.lone_pages.push(tokens);
+        }
+    }
+
+    /// The size is known: lone pages of that size, or larger ones, were whole.
+    fn judge_lone_pages(&mut self, size: BlockSize) {
+        if self.lone_pages.drain(..).any(|tokens| tokens >= size.tokens()) {
+            self.counters.misaligned += 1;
         }
     }
 
@@ -122,7 +145,11 @@ impl Residency {
         self.share(at, to, context);
         let Some((group, mut effects, counters)) = self.group(at, context) else { return };
         // Taken first: with its last reference gone the page would be forgotten.
-        let known = group.hold(moved.hash, to, None, &mut effects);
+        let fit = group.on(moved.hash, from).or_else(|| group.known(moved.hash));
+        let known = match fit {
+            Some(fit) => group.hold(moved.hash, fit, to, None, &mut effects),
+            None => group.orphans.hold(moved.hash, to),
+        };
         if !known || !group.release(moved.hash, from, &mut effects) {
             counters.unknown_removals += 1;
         }
@@ -145,7 +172,9 @@ impl Residency {
         match is_full {
             Some(false) if known => {
                 // Taken for full attention so far, wrongly: its blocks are no prefixes.
+                let others = self.full_groups().count() > 1;
                 self.clear(context.index);
+                self.counters.kinds_unknown += u64::from(others);
                 self.groups.get_mut(at)?.kind = Kind::Other;
                 None
             }
@@ -212,13 +241,23 @@ fn usable(event: &Stored<'_>, context: &mut Context<'_>) -> Option<(BlockSize, u
 
 /// A store that says nothing about tokens still says where known pages are. With tokens that cannot be used, its unknown
 /// pages are dead ends; without any (an offload placeholder) they are nothing.
-fn store_unusable(group: &mut Group, event: &Stored<'_>, tier: Tier, effects: &mut Effects<'_>) {
+fn store_unusable(
+    group: &mut Group,
+    event: &Stored<'_>,
+    size: Option<BlockSize>,
+    tier: Tier,
+    effects: &mut Effects<'_>,
+) {
     let is_placeholder = event.tokens.positions() == 0;
+    let fit =
+        event.block_size.filter(|tokens| *tokens > 0).zip(size).map(|(tokens, size)| Fit::of(tokens as usize, size));
     for hash in &event.hashes {
-        if !group.hold(*hash, tier, None, effects) && !is_placeholder {
-            group.orphans.remove(*hash);
-            group.pages.insert(*hash, Page::new(Content::Dead, false));
-            group.hold(*hash, tier, None, effects);
+        match (is_placeholder, group.known(*hash)) {
+            (true, Some(known)) => {
+                group.hold(*hash, known, tier, None, effects);
+            }
+            (true, None) => {}
+            (false, _) => store_dead(group, *hash, fit.unwrap_or(Fit::Block), tier, effects),
         }
     }
 }

@@ -21,6 +21,8 @@ pub(super) struct Shared {
     seen: [GroupSet; 3],
     /// Who holds each block of a tier, kept only while the tier has several groups.
     holders: HashMap<(Tier, SequenceHash), Vec<(u8, u32)>>,
+    /// Blocks on the device, as often as pages hold them.
+    device_blocks: u64,
     /// What left the index lately.
     pub(super) departed: Departed,
 }
@@ -53,6 +55,15 @@ impl Shared {
         }
     }
 
+    /// Counts a block that a former bridge knew of.
+    pub(super) fn restore(&mut self, tier: Tier) {
+        self.device_blocks += u64::from(tier == Tier::Device);
+    }
+
+    pub(super) fn device_blocks(&self) -> u64 {
+        self.device_blocks
+    }
+
     /// Number of groups on `tier`.
     pub(super) fn groups(&self, tier: Tier) -> u32 {
         self.seen.get(usize::from(tier.index())).map_or(0, |seen| seen.count_ones())
@@ -62,6 +73,9 @@ impl Shared {
 impl Effects<'_> {
     /// `blocks`, a piece of a chain behind `before`, are now held.
     pub(super) fn show(&mut self, tier: Tier, before: Option<SequenceHash>, blocks: &[SequenceHash]) {
+        if tier == Tier::Device {
+            self.shared.device_blocks += blocks.len() as u64;
+        }
         if self.shared.groups(tier) <= 1 {
             self.index.store(self.slot, tier, before, blocks);
             return;
@@ -77,6 +91,9 @@ impl Effects<'_> {
 
     /// `block` is held no more.
     pub(super) fn hide(&mut self, tier: Tier, block: SequenceHash) {
+        if tier == Tier::Device {
+            self.shared.device_blocks = self.shared.device_blocks.saturating_sub(1);
+        }
         if self.shared.groups(tier) <= 1 || self.leave(tier, block) {
             self.shared.departed.push(block);
             self.index.remove(self.slot, tier, block);

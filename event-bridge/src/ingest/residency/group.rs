@@ -9,21 +9,29 @@ use super::Counters;
 use super::chain::{Place, block_hash};
 use super::effects::Effects;
 use super::map::{EngineMap, Keyed};
-use super::orphan::{Orphan, Orphans};
-use super::page::{Content, Page};
+use super::orphan::{Most, Orphan, Orphans, UsualPages};
+use super::page::{Content, Fit, Page};
 use super::strip::{Part, Strips};
 use crate::engine::EngineHash;
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Group {
-    pub(super) pages: EngineMap<Page>,
-    /// All blocks of each page that has several.
-    pub(super) wide: EngineMap<Box<[SequenceHash]>>,
+    /// Pages that are blocks.
+    pub(super) blocks: EngineMap<Page>,
+    /// Larger ones.
+    pub(super) chunks: EngineMap<Page>,
+    /// Smaller ones.
+    pub(super) parts: EngineMap<Page>,
+    /// All blocks of each chunk.
+    wide: EngineMap<Box<[SequenceHash]>>,
     /// Seeds of chains with an adapter or a salt, by page; the pages inside strips have theirs there.
     pub(super) seeds: EngineMap<HashSeed>,
     pub(super) strips: Strips,
     pub(super) orphans: Orphans,
+    pub(super) usual: UsualPages,
+    /// Pages in doubt, once per tier.
+    pub(super) in_doubt: usize,
 }
 
 /// A page to be stored: tokens of one engine page and what goes with them.
@@ -37,11 +45,54 @@ pub(super) struct NewPage<'a> {
 impl Group {
     pub(super) fn new(keyed: Keyed) -> Self {
         Self {
-            pages: HashMap::with_hasher(keyed),
+            blocks: HashMap::with_hasher(keyed),
+            chunks: HashMap::with_hasher(keyed),
+            parts: HashMap::with_hasher(keyed),
             wide: HashMap::with_hasher(keyed),
             seeds: HashMap::with_hasher(keyed),
             strips: Strips::default(),
             orphans: Orphans::new(keyed),
+            usual: UsualPages::default(),
+            in_doubt: 0,
+        }
+    }
+
+    /// Pages held, without those that wait.
+    pub(super) fn pages(&self) -> usize {
+        self.blocks.len() + self.chunks.len() + self.parts.len()
+    }
+
+    pub(super) fn table(&self, fit: Fit) -> &EngineMap<Page> {
+        match fit {
+            Fit::Block => &self.blocks,
+            Fit::Chunk => &self.chunks,
+            Fit::Part => &self.parts,
+        }
+    }
+
+    fn table_mut(&mut self, fit: Fit) -> &mut EngineMap<Page> {
+        match fit {
+            Fit::Block => &mut self.blocks,
+            Fit::Chunk => &mut self.chunks,
+            Fit::Part => &mut self.parts,
+        }
+    }
+
+    /// Among which pages `hash` is on `tier`.
+    pub(super) fn on(&self, hash: EngineHash, tier: Tier) -> Option<Fit> {
+        Fit::ALL.into_iter().find(|fit| self.table(*fit).get(&hash).is_some_and(|page| page.is_on(tier)))
+    }
+
+    /// Whether `hash` is on `tier` with another size than `fit`, so that its removal could mean either.
+    pub(super) fn is_ambiguous(&self, hash: EngineHash, fit: Fit, tier: Tier) -> bool {
+        let on = |other: Fit| self.table(other).get(&hash).is_some_and(|page| page.is_on(tier));
+        Fit::ALL.into_iter().any(|other| other != fit && !self.table(other).is_empty() && on(other))
+    }
+
+    /// Notes that pages of `tokens` tokens are stored on `tier`.
+    pub(super) fn meet(&mut self, tier: Tier, tokens: u32) {
+        if let Some(usual) = self.usual.get_mut(usize::from(tier.index())) {
+            *usual = (*usual).max(tokens);
         }
     }
 
@@ -50,7 +101,8 @@ impl Group {
         /// Of a table entry beside key and value.
         const ENTRY: usize = 1;
         let table = |capacity: usize, value: usize| capacity * (size_of::<EngineHash>() + value + ENTRY);
-        table(self.pages.capacity(), size_of::<Page>())
+        let pages = self.blocks.capacity() + self.chunks.capacity() + self.parts.capacity();
+        table(pages, size_of::<Page>())
             + table(self.seeds.capacity(), size_of::<HashSeed>())
             + self.wide.values().map(|blocks| table(1, 16) + blocks.len() * size_of::<SequenceHash>()).sum::<usize>()
             + self.strips.bytes()
@@ -60,11 +112,17 @@ impl Group {
     /// Where the chain goes on behind `parent`; `None` when the page is not known.
     pub(super) fn behind(&self, parent: Option<EngineHash>) -> Option<Place> {
         let Some(parent) = parent else { return Some(Place::Boundary(None)) };
-        Some(match self.pages.get(&parent)?.content() {
-            Content::Block(hash) | Content::Wide(hash) => Place::Boundary(Some(hash)),
-            Content::Dead => Place::Nowhere,
-            Content::Part(strip, index) => self.behind_part(strip, index),
-        })
+        let mut found = None;
+        for fit in Fit::ALL {
+            let Some(page) = self.table(fit).get(&parent) else { continue };
+            match page.content() {
+                Content::Block(hash) | Content::Wide(hash) => return Some(Place::Boundary(Some(hash))),
+                Content::Part(strip, index) => return Some(self.behind_part(strip, index)),
+                // Another page of that name may say more.
+                Content::Dead => found = Some(Place::Nowhere),
+            }
+        }
+        found
     }
 
     fn behind_part(&self, id: super::strip::StripId, index: u16) -> Place {
@@ -79,7 +137,8 @@ impl Group {
     /// The seed of `parent`'s chain when it is not the one a plain prompt has.
     pub(super) fn seed_of(&self, parent: Option<EngineHash>) -> Option<HashSeed> {
         let parent = parent?;
-        let page = self.pages.get(&parent).filter(|page| page.seeded)?;
+        let mut pages = Fit::ALL.into_iter().filter_map(|fit| self.table(fit).get(&parent));
+        let page = pages.find(|page| page.is_seeded())?;
         match page.content() {
             Content::Part(strip, _) => self.strips.get(strip).map(|strip| strip.seed),
             _ => self.seeds.get(&parent).copied(),
@@ -88,7 +147,7 @@ impl Group {
 
     /// Whether a known page stands somewhere else than at `place`: its engine's hashes do not name whole prefixes.
     pub(super) fn is_elsewhere(&self, hash: EngineHash, place: Place) -> bool {
-        let Some(Content::Part(id, index)) = self.pages.get(&hash).map(Page::content) else { return false };
+        let Some(Content::Part(id, index)) = self.parts.get(&hash).map(Page::content) else { return false };
         let Some(strip) = self.strips.get(id) else { return false };
         let stands = match (index.checked_sub(1), strip.base) {
             (Some(previous), _) => Place::Inside(id, previous),
@@ -100,12 +159,13 @@ impl Group {
 
     /// Calls `visit` for every block held on `tier`.
     pub(super) fn for_each_block(&self, tier: Tier, mut visit: impl FnMut(SequenceHash)) {
-        for (hash, page) in self.pages.iter().filter(|(_, page)| page.is_on(tier)) {
-            match page.content() {
-                Content::Block(block) => visit(block),
-                Content::Wide(_) => self.wide.get(hash).into_iter().flatten().for_each(|block| visit(*block)),
-                Content::Part(..) | Content::Dead => {}
+        for page in self.blocks.values().filter(|page| page.is_on(tier)) {
+            if let Content::Block(block) = page.content() {
+                visit(block);
             }
+        }
+        for (hash, _) in self.chunks.iter().filter(|(_, page)| page.is_on(tier)) {
+            self.wide.get(hash).into_iter().flatten().for_each(|block| visit(*block));
         }
         self.strips.for_each_shown(tier, visit);
     }
@@ -141,7 +201,7 @@ impl Group {
         if seeded && !matches!(content, Content::Part(..)) {
             self.seeds.insert(hash, seed);
         }
-        self.pages.insert(hash, Page::new(content, seeded));
+        self.table_mut(Fit::of(tokens.len(), size)).insert(hash, Page::new(content, seeded));
         self.behind(Some(hash)).unwrap_or(Place::Nowhere)
     }
 
@@ -187,38 +247,76 @@ impl Group {
             page: refs,
         };
         let most = most as usize;
-        counters.orphans_dropped += self.orphans.keep(page.hash, orphan, most, most * TOKENS);
+        let most = Most { pages: most, tokens: most * TOKENS };
+        let dropped = self.orphans.keep(page.hash, orphan, most, &self.usual);
+        counters.orphans_dropped += dropped.all;
+        counters.orphans_missed += dropped.usual;
     }
 
     /// One reference more; `false` when the page is not known.
     pub(super) fn hold(
         &mut self,
         hash: EngineHash,
+        fit: Fit,
         tier: Tier,
         before: Option<SequenceHash>,
         effects: &mut Effects<'_>,
     ) -> bool {
-        let Some(page) = self.pages.get_mut(&hash) else { return false };
-        if page.hold(tier) {
-            let content = page.content();
+        let Some(page) = self.table_mut(fit).get_mut(&hash) else { return false };
+        let is_first = page.hold(tier);
+        let content = page.content();
+        self.assure(hash, fit, tier);
+        if is_first {
             self.appear(hash, content, tier, before, effects);
         }
         true
     }
 
-    /// Gives a page that was just placed the references it had as an orphan.
+    /// The page was just announced, so it is on `tier`.
+    pub(super) fn assure(&mut self, hash: EngineHash, fit: Fit, tier: Tier) {
+        if self.in_doubt == 0 {
+            return;
+        }
+        if let Some(page) = self.table_mut(fit).get_mut(&hash).filter(|page| page.is_in_doubt(tier)) {
+            page.settle_doubt(tier);
+            self.in_doubt -= 1;
+        }
+    }
+
+    /// The page was announced again, which need not mean another copy.
+    pub(super) fn repeat(&mut self, hash: EngineHash, fit: Fit) {
+        if let Some(page) = self.table_mut(fit).get_mut(&hash) {
+            page.repeat();
+        }
+    }
+
+    /// Among which pages `hash` is known at all.
+    pub(super) fn known(&self, hash: EngineHash) -> Option<Fit> {
+        Fit::ALL.into_iter().find(|fit| self.table(*fit).contains_key(&hash))
+    }
+
+    /// Notes that `hash` is a page of unusable content.
+    pub(super) fn bury(&mut self, hash: EngineHash, fit: Fit) {
+        self.orphans.remove(hash);
+        self.table_mut(fit).insert(hash, Page::new(Content::Dead, false));
+    }
+
+    /// Gives a page the references it had as an orphan.
     pub(super) fn give(
         &mut self,
-        hash: EngineHash,
+        (hash, fit): (EngineHash, Fit),
         orphan: &Page,
         before: Option<SequenceHash>,
         effects: &mut Effects<'_>,
     ) {
-        let Some(page) = self.pages.get_mut(&hash) else { return };
-        page.take_refs(orphan);
-        let page = *page;
-        for tier in Tier::ALL.into_iter().filter(|tier| page.is_on(*tier)) {
-            self.appear(hash, page.content(), tier, before, effects);
+        for tier in Tier::ALL.into_iter().filter(|tier| orphan.is_on(*tier)) {
+            let Some(page) = self.table_mut(fit).get_mut(&hash) else { return };
+            let is_first = !page.is_on(tier);
+            page.add_refs(orphan, tier);
+            let content = page.content();
+            if is_first {
+                self.appear(hash, content, tier, before, effects);
+            }
         }
     }
 
@@ -250,26 +348,40 @@ impl Group {
 
     /// One reference less. `false` when the page is not on that tier.
     pub(super) fn release(&mut self, hash: EngineHash, tier: Tier, effects: &mut Effects<'_>) -> bool {
-        let Some(page) = self.pages.get_mut(&hash) else { return self.release_orphan(hash, tier) };
+        let Some(fit) = self.on(hash, tier) else { return self.orphans.release(hash, tier) };
+        let Some(page) = self.table_mut(fit).get_mut(&hash) else { return false };
+        let was_in_doubt = page.is_in_doubt(tier);
         let Some(was_last) = page.release(tier) else { return false };
+        let is_in_doubt = if was_last {
+            page.settle_doubt(tier);
+            false
+        } else {
+            page.doubt(tier)
+        };
+        let page = *page;
+        self.in_doubt = self.in_doubt + usize::from(is_in_doubt) - usize::from(was_in_doubt);
         if was_last {
-            let page = *page;
-            self.vanish(hash, page, tier, effects);
+            self.vanish(hash, fit, page, tier, effects);
         }
         true
     }
 
-    fn release_orphan(&mut self, hash: EngineHash, tier: Tier) -> bool {
-        let Some(orphan) = self.orphans.get_mut(hash) else { return false };
-        let released = orphan.page.release(tier).is_some();
-        if orphan.page.is_gone() {
-            self.orphans.remove(hash);
+    /// Gives up every reference in doubt. Returns how many pages that were.
+    pub(super) fn drop_doubtful(&mut self, effects: &mut Effects<'_>) -> u64 {
+        let mut doubtful = Vec::new();
+        for fit in Fit::ALL {
+            for (hash, page) in self.table(fit) {
+                doubtful.extend(Tier::ALL.into_iter().filter(|tier| page.is_in_doubt(*tier)).map(|tier| (*hash, tier)));
+            }
         }
-        released
+        for (hash, tier) in &doubtful {
+            while self.on(*hash, *tier).is_some() && self.release(*hash, *tier, effects) {}
+        }
+        doubtful.len() as u64
     }
 
     /// The page is on `tier` no more; once it is on none it is forgotten.
-    fn vanish(&mut self, hash: EngineHash, page: Page, tier: Tier, effects: &mut Effects<'_>) {
+    fn vanish(&mut self, hash: EngineHash, fit: Fit, page: Page, tier: Tier, effects: &mut Effects<'_>) {
         match page.content() {
             Content::Block(block) => effects.hide(tier, block),
             Content::Wide(_) => {
@@ -290,12 +402,13 @@ impl Group {
             Content::Dead => {}
         }
         if page.is_gone() {
-            self.pages.remove(&hash);
-            if page.seeded {
-                self.seeds.remove(&hash);
-            }
-            if matches!(page.content(), Content::Wide(_)) {
+            self.table_mut(fit).remove(&hash);
+            if fit == Fit::Chunk {
                 self.wide.remove(&hash);
+            }
+            // Another page of that name ends the same chain.
+            if page.is_seeded() && self.known(hash).is_none() {
+                self.seeds.remove(&hash);
             }
         }
     }

@@ -25,10 +25,10 @@ mod tests;
 
 use kv_routing::block::{HashSeed, SequenceHash};
 use kv_routing::index::PrefixIndex;
-use kv_routing::target::Slot;
+use kv_routing::target::{Slot, Tier};
 
 use self::chain::Place;
-use self::effects::Shared;
+use self::effects::{Effects, Shared};
 use self::group::Group;
 use self::map::Keyed;
 use super::Reason;
@@ -58,6 +58,18 @@ pub(crate) struct Counters {
     pub(crate) remote: u64,
     pub(crate) other_groups: u64,
     pub(crate) orphans_dropped: u64,
+    /// Orphans that were dropped, or had no room, although nothing else says what they hold.
+    pub(crate) orphans_missed: u64,
+    /// Blocks of which only names were announced.
+    pub(crate) placeholders: u64,
+    /// References given up because nobody knows whether they meant copies.
+    pub(crate) doubtful_dropped: u64,
+    /// Blocks whose engine hash covers the token behind them, too.
+    pub(crate) lookahead: u64,
+    /// Times that it held clearly more than the engine has room for.
+    pub(crate) overcounted: u64,
+    /// Blocks of groups other than 0 whose kind was not said, and groups that were another kind than taken for.
+    pub(crate) kinds_unknown: u64,
     pub(crate) overflows: u64,
     pub(crate) clears: u64,
     /// Times that the index dropped some of its blocks for a bound.
@@ -76,10 +88,10 @@ pub(crate) struct Residency {
     counters: Counters,
     /// Counters when everything was last forgotten.
     at_clear: Counters,
-    /// Largest page seen, in tokens.
-    largest_page: u32,
     /// Page size of the last store that could be used.
     page_tokens: Option<u32>,
+    /// Sizes of lone pages that may have been partial ones, for want of a known size.
+    lone_pages: Vec<u32>,
     /// Tiers other than the device's on which something was ever stored since the last clear.
     other_tiers: bool,
     /// Times that everything was forgotten.
@@ -128,8 +140,8 @@ impl Residency {
             shared: Shared::default(),
             counters: Counters::default(),
             at_clear: Counters::default(),
-            largest_page: 0,
             page_tokens: None,
+            lone_pages: Vec::new(),
             other_tiers: false,
             lives: 0,
         }
@@ -145,7 +157,7 @@ impl Residency {
 
     /// Pages held, waiting ones included.
     pub(crate) fn pages(&self) -> usize {
-        self.full_groups().map(|group| group.pages.len() + group.orphans.len()).sum()
+        self.full_groups().map(|group| group.pages() + group.orphans.len()).sum()
     }
 
     /// Pages that wait for their parents.
@@ -199,20 +211,65 @@ impl Residency {
         let since = |pick: fn(&Counters) -> u64| pick(&self.counters) > pick(&self.at_clear);
         if since(|counters| counters.hash_conflicts) {
             Some(Reason::HashConflict)
+        } else if since(|counters| counters.overcounted) {
+            Some(Reason::Overcounted)
         } else if since(|counters| counters.misaligned) {
             Some(Reason::PageSize)
         } else if since(|counters| counters.evicted) {
             Some(Reason::IndexBound)
-        } else if self.full_groups().any(|group| group.orphans.matter(self.largest_page)) {
+        } else if since(|counters| counters.orphans_missed)
+            || self.full_groups().any(|group| group.orphans.matter(&group.usual))
+        {
             Some(Reason::Orphans)
+        } else if since(|counters| counters.doubtful_dropped) || self.full_groups().any(|group| group.in_doubt > 0) {
+            Some(Reason::Duplicates)
+        } else if since(|counters| counters.kinds_unknown) {
+            Some(Reason::GroupKinds)
+        } else if since(|counters| counters.lookahead) {
+            Some(Reason::Lookahead)
+        } else if since(|counters| counters.placeholders) {
+            Some(Reason::Placeholders)
         } else {
             None
         }
     }
 
+    /// Forgets everything because it is too much.
+    pub(crate) fn overflow(&mut self, index: &mut PrefixIndex) {
+        self.counters.overflows += 1;
+        self.clear(index);
+    }
+
     /// The index has dropped some of its blocks to stay within a bound.
     pub(crate) fn lose_to_bound(&mut self) {
         self.counters.evicted += 1;
+    }
+
+    /// Compares with the tokens that the engine says its device cache has room for. When clearly more are held, copies were
+    /// counted that never were: those in doubt are given up.
+    pub(crate) fn compare_capacity(&mut self, tokens: u64, context: &mut Context<'_>) {
+        /// Blocks on their way in or out between two looks.
+        const SLACK_BLOCKS: u64 = 64;
+        let Some(size) = context.blocks.size() else { return };
+        // With several groups a block is one of each, and how they share the memory is not known.
+        if tokens == 0 || self.shared.groups(Tier::Device) != 1 {
+            return;
+        }
+        let room = tokens + tokens / 10 + SLACK_BLOCKS * u64::from(size.tokens());
+        if self.shared.device_blocks() * u64::from(size.tokens()) <= room {
+            return;
+        }
+        let Self { slot, groups, shared, counters, .. } = self;
+        for membership in groups {
+            if let Kind::Full(ordinal, group) = &mut membership.kind {
+                let mut effects =
+                    Effects { index: &mut *context.index, slot: *slot, shared: &mut *shared, group: *ordinal };
+                counters.doubtful_dropped += group.drop_doubtful(&mut effects);
+            }
+        }
+        if self.shared.device_blocks() * u64::from(size.tokens()) > room {
+            self.counters.overcounted += 1;
+        }
     }
 
     /// Estimated bytes of memory of everything it knows of pages.
@@ -229,6 +286,7 @@ impl Residency {
         }
         self.shared = Shared::default();
         self.other_tiers = false;
+        self.lone_pages.clear();
         self.at_clear = self.counters;
         self.lives += 1;
         index.clear(self.slot, None);

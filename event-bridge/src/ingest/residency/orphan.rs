@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use kv_routing::block::{HashSeed, TokenId};
 
+use kv_routing::target::Tier;
+
 use super::map::{EngineMap, Keyed};
 use super::page::Page;
 use crate::engine::EngineHash;
@@ -20,6 +22,24 @@ pub(super) struct Orphan {
     pub(super) page: Page,
 }
 
+/// Largest page seen on each tier, in tokens: the usual one there.
+pub(super) type UsualPages = [u32; 3];
+
+/// How many orphans a bound has cost.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Dropped {
+    pub(super) all: u64,
+    /// Those that were pages of their tier's usual size.
+    pub(super) usual: u64,
+}
+
+/// Bounds of a group's orphans.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Most {
+    pub(super) pages: usize,
+    pub(super) tokens: usize,
+}
+
 /// All waiting pages of a group.
 #[derive(Debug)]
 pub(super) struct Orphans {
@@ -28,8 +48,8 @@ pub(super) struct Orphans {
     /// Oldest first; names of orphans that are gone are skipped.
     order: VecDeque<EngineHash>,
     tokens: usize,
-    /// How many have so many tokens.
-    sizes: BTreeMap<usize, u32>,
+    /// How many have so many tokens, by tier.
+    sizes: BTreeMap<usize, [u32; 3]>,
 }
 
 impl Orphans {
@@ -54,18 +74,55 @@ impl Orphans {
         self.pages.len() * entry + self.tokens * size_of::<TokenId>()
     }
 
-    /// Whether one of them is a page of the usual size. Engines name the units of unfinished pages, whose parents they
+    /// Whether one of them is a page of its tier's usual size. Engines name the units of unfinished pages, whose parents they
     /// never announce; nothing is missed with those.
-    pub(super) fn matter(&self, usual_tokens: u32) -> bool {
-        self.sizes.range(usual_tokens as usize..).next().is_some()
+    pub(super) fn matter(&self, usual: &UsualPages) -> bool {
+        let least = usual.iter().min().map_or(0, |least| *least as usize);
+        self.sizes.range(least..).any(|(tokens, counts)| {
+            counts.iter().zip(usual).any(|(count, usual)| *count > 0 && *tokens >= *usual as usize)
+        })
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.pages.is_empty()
     }
 
-    pub(super) fn get_mut(&mut self, hash: EngineHash) -> Option<&mut Orphan> {
-        self.pages.get_mut(&hash)
+    pub(super) fn get(&self, hash: EngineHash) -> Option<&Orphan> {
+        self.pages.get(&hash)
+    }
+
+    /// One reference more to a page that waits; `false` when it does not.
+    pub(super) fn hold(&mut self, hash: EngineHash, tier: Tier) -> bool {
+        let Some(orphan) = self.pages.get_mut(&hash) else { return false };
+        let (is_first, tokens) = (orphan.page.hold(tier), orphan.tokens.len());
+        if is_first {
+            self.count(tokens, tier, 1);
+        }
+        true
+    }
+
+    /// One reference less; without any the page waits no longer. `false` when it is not on that tier.
+    pub(super) fn release(&mut self, hash: EngineHash, tier: Tier) -> bool {
+        let Some(orphan) = self.pages.get_mut(&hash) else { return false };
+        let Some(was_last) = orphan.page.release(tier) else { return false };
+        let (is_gone, tokens) = (orphan.page.is_gone(), orphan.tokens.len());
+        if was_last {
+            self.count(tokens, tier, -1);
+        }
+        if is_gone {
+            self.remove(hash);
+        }
+        true
+    }
+
+    fn count(&mut self, tokens: usize, tier: Tier, change: i32) {
+        let counts = self.sizes.entry(tokens).or_default();
+        if let Some(count) = counts.get_mut(usize::from(tier.index())) {
+            *count = count.saturating_add_signed(change);
+        }
+        if *counts == [0; 3] {
+            self.sizes.remove(&tokens);
+        }
     }
 
     /// Whether anything waits for `parent`.
@@ -73,17 +130,22 @@ impl Orphans {
         self.children.contains_key(&parent)
     }
 
-    /// Keeps a page; within the bounds the oldest ones go. Returns how many went.
-    pub(super) fn keep(&mut self, hash: EngineHash, orphan: Orphan, most: usize, most_tokens: usize) -> u64 {
+    /// Keeps a page; within the bounds the oldest ones go.
+    pub(super) fn keep(&mut self, hash: EngineHash, orphan: Orphan, most: Most, usual: &UsualPages) -> Dropped {
         self.tokens += orphan.tokens.len();
-        *self.sizes.entry(orphan.tokens.len()).or_default() += 1;
+        for tier in Tier::ALL.into_iter().filter(|tier| orphan.page.is_on(*tier)) {
+            self.count(orphan.tokens.len(), tier, 1);
+        }
         self.children.entry(orphan.parent).or_default().push(hash);
         self.pages.insert(hash, orphan);
         self.order.push_back(hash);
-        let mut dropped = 0;
-        while self.pages.len() > most || self.tokens > most_tokens {
+        let mut dropped = Dropped::default();
+        while self.pages.len() > most.pages || self.tokens > most.tokens {
             let Some(oldest) = self.order.pop_front() else { break };
-            dropped += u64::from(self.remove(oldest).is_some());
+            let Some(gone) = self.remove(oldest) else { continue };
+            dropped.all += 1;
+            let is_usual = |(tier, usual): (Tier, &u32)| gone.page.is_on(tier) && gone.tokens.len() >= *usual as usize;
+            dropped.usual += u64::from(Tier::ALL.into_iter().zip(usual).any(is_usual));
         }
         if self.order.len() > 2 * self.pages.len() + 64 {
             self.order.retain(|hash| self.pages.contains_key(hash));
@@ -117,11 +179,8 @@ impl Orphans {
         let orphan = self.pages.remove(&hash)?;
         let tokens = orphan.tokens.len();
         self.tokens = self.tokens.saturating_sub(tokens);
-        if let Some(count) = self.sizes.get_mut(&tokens) {
-            *count = count.saturating_sub(1);
-            if *count == 0 {
-                self.sizes.remove(&tokens);
-            }
+        for tier in Tier::ALL.into_iter().filter(|tier| orphan.page.is_on(*tier)) {
+            self.count(tokens, tier, -1);
         }
         Some(orphan)
     }

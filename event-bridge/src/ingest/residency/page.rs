@@ -1,6 +1,6 @@
 //! What is known of one engine page.
 
-use kv_routing::block::SequenceHash;
+use kv_routing::block::{BlockSize, SequenceHash};
 use kv_routing::target::Tier;
 
 use super::strip::StripId;
@@ -18,6 +18,31 @@ pub(super) enum Content {
     Dead,
 }
 
+/// How a page's size compares with the pool's block. One engine hash may name pages of different sizes, on different tiers:
+/// what ends with the last of four blocks is called like that block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fit {
+    /// As large.
+    Block,
+    /// Larger.
+    Chunk,
+    /// Smaller.
+    Part,
+}
+
+impl Fit {
+    /// The most frequent first.
+    pub(super) const ALL: [Self; 3] = [Self::Block, Self::Chunk, Self::Part];
+
+    pub(super) fn of(tokens: usize, size: BlockSize) -> Self {
+        match tokens.cmp(&(size.tokens() as usize)) {
+            std::cmp::Ordering::Less => Self::Part,
+            std::cmp::Ordering::Equal => Self::Block,
+            std::cmp::Ordering::Greater => Self::Chunk,
+        }
+    }
+}
+
 /// References to a page, per tier.
 pub(super) type Refs = [u16; 3];
 
@@ -27,9 +52,17 @@ pub(super) struct Page {
     word: u64,
     refs: Refs,
     kind: Kind,
-    /// The seed of its chain is in the group's table, because it is not the plain one.
-    pub(super) seeded: bool,
+    /// Bits, see below.
+    flags: u8,
 }
+
+/// The seed of the page's chain is in the group's table, because it is not the plain one.
+const SEEDED: u8 = 1;
+/// It was announced although it was held, in a way that need not mean another copy.
+const REPEATED: u8 = 2;
+/// For the device's tier, shifted for the others: the last that was heard of it is that a copy is gone, and whether one is
+/// left is not sure.
+const IN_DOUBT: u8 = 4;
 
 #[derive(Clone, Copy, Debug)]
 enum Kind {
@@ -47,12 +80,16 @@ impl Page {
             Content::Part(strip, index) => (Kind::Part, u64::from(strip.0) << 16 | u64::from(index)),
             Content::Dead => (Kind::Dead, 0),
         };
-        Self { word, refs: Refs::default(), kind, seeded }
+        Self { word, refs: Refs::default(), kind, flags: if seeded { SEEDED } else { 0 } }
     }
 
     /// A page with its references.
     pub(super) fn with_refs(content: Content, seeded: bool, refs: Refs) -> Self {
         Self { refs, ..Self::new(content, seeded) }
+    }
+
+    pub(super) fn is_seeded(&self) -> bool {
+        self.flags & SEEDED != 0
     }
 
     /// References per tier.
@@ -83,9 +120,34 @@ impl Page {
         Some(*refs == 0)
     }
 
-    /// Takes over the references of another page.
-    pub(super) fn take_refs(&mut self, other: &Self) {
-        self.refs = other.refs;
+    /// Adds the references of another page on `tier`.
+    pub(super) fn add_refs(&mut self, other: &Self, tier: Tier) {
+        let at = usize::from(tier.index());
+        if let (Some(refs), Some(more)) = (self.refs.get_mut(at), other.refs.get(at)) {
+            *refs = refs.saturating_add(*more);
+        }
+    }
+
+    /// It was announced again, which need not mean another copy.
+    pub(super) fn repeat(&mut self) {
+        self.flags |= REPEATED;
+    }
+
+    pub(super) fn is_in_doubt(&self, tier: Tier) -> bool {
+        self.flags & IN_DOUBT << tier.index() != 0
+    }
+
+    /// A copy is gone and references are left: whether that means another copy. Returns whether it is in doubt now.
+    pub(super) fn doubt(&mut self, tier: Tier) -> bool {
+        if self.flags & REPEATED != 0 {
+            self.flags |= IN_DOUBT << tier.index();
+        }
+        self.is_in_doubt(tier)
+    }
+
+    /// It is known again whether it is on `tier`.
+    pub(super) fn settle_doubt(&mut self, tier: Tier) {
+        self.flags &= !(IN_DOUBT << tier.index());
     }
 
     pub(super) fn is_on(&self, tier: Tier) -> bool {

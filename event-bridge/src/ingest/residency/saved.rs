@@ -36,17 +36,19 @@ impl Residency {
             }
         }
         let (id, group) = full?;
-        if self.fault().is_some_and(|fault| fault != Reason::Orphans) {
+        let may_be_saved =
+            matches!(self.fault(), None | Some(Reason::Orphans | Reason::Placeholders | Reason::Lookahead));
+        if !may_be_saved || !group.chunks.is_empty() || !group.parts.is_empty() {
             return None;
         }
-        let mut pages = Vec::with_capacity(group.pages.len());
-        for (hash, page) in &group.pages {
+        let mut pages = Vec::with_capacity(group.blocks.len());
+        for (hash, page) in &group.blocks {
             let block = match page.content() {
                 Content::Block(block) => Some(block),
                 Content::Dead => None,
                 Content::Wide(_) | Content::Part(..) => return None,
             };
-            let seed = if page.seeded { Some(*group.seeds.get(hash)?) } else { None };
+            let seed = if page.is_seeded() { Some(*group.seeds.get(hash)?) } else { None };
             pages.push(SavedPage { hash: *hash, block, refs: page.refs(), seed });
         }
         let mut pieces = Vec::new();
@@ -65,17 +67,23 @@ impl Residency {
         let mut wanted = Wanted::default();
         for SavedPage { hash, block, refs, seed } in &saved.pages {
             let content = block.map_or(Content::Dead, Content::Block);
-            let page = Page::with_refs(content, seed.is_some(), *refs);
+            let mut page = Page::with_refs(content, seed.is_some(), *refs);
+            if refs.iter().any(|refs| *refs > 1) {
+                // Whether they meant copies is not saved.
+                page.repeat();
+            }
             for tier in Tier::ALL.into_iter().filter(|tier| page.is_on(*tier)) {
                 self.shared.meet(0, tier);
+                group.meet(tier, saved.page_tokens);
                 if let Some(block) = block {
+                    self.shared.restore(tier);
                     *wanted.references.entry((tier, *block)).or_default() += 1;
                 }
             }
             group.seeds.extend(seed.map(|seed| (*hash, seed)));
-            group.pages.insert(*hash, page);
+            group.blocks.insert(*hash, page);
         }
-        if group.pages.len() != saved.pages.len() {
+        if group.blocks.len() != saved.pages.len() {
             *self = Self::empty(self.slot, self.keyed, self.bounds);
             return false;
         }
@@ -84,7 +92,6 @@ impl Residency {
         self.next_ordinal = 1;
         self.other_tiers = saved.other_tiers;
         self.page_tokens = Some(saved.page_tokens);
-        self.largest_page = saved.page_tokens;
         for piece in &saved.pieces {
             for tier in Tier::ALL {
                 while wanted.store_once(tier, piece, context.index, self.slot) > 0 {}

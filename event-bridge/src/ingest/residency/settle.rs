@@ -36,7 +36,7 @@ impl Group {
         let mut base = strip.base;
         while let Some((id, used)) = base {
             let Some(below) = self.strips.get(id) else { return false };
-            let is_on = |hash| self.pages.get(hash).is_some_and(|page| page.is_on(tier));
+            let is_on = |hash| self.parts.get(hash).is_some_and(|page| page.is_on(tier));
             if !below.is_whole(tier) && !below.pages.iter().take(usize::from(used)).all(is_on) {
                 return false;
             }
@@ -55,11 +55,11 @@ impl Group {
             let Some(strip) = self.strips.get_mut(id) else { return };
             while strip.pages.len() > usize::from(used.unwrap_or(0)) {
                 let Some(last) = strip.pages.last() else { break };
-                if !self.pages.get(last).is_none_or(|page| page.is_gone()) {
+                if !self.parts.get(last).is_none_or(|page| page.is_gone()) {
                     break;
                 }
                 if let Some(hash) = strip.pop() {
-                    self.pages.remove(&hash);
+                    self.parts.remove(&hash);
                 }
             }
             if strip.pages.is_empty() && strip.branches.is_empty() {

@@ -6,7 +6,7 @@ use kv_routing::target::Tier;
 use super::chain::{Place, block_hash};
 use super::effects::Effects;
 use super::group::{Group, NewPage};
-use super::page::{Content, Page};
+use super::page::{Content, Fit, Page};
 use super::{Counters, keys};
 use crate::engine::{EngineHash, Stored};
 
@@ -55,12 +55,13 @@ impl StoreRun<'_, '_> {
             }
             let block = block_hash(before, tokens, &mut keys.images, self.seed);
             let mut is_new = false;
-            let page = self.group.pages.entry(*hash).or_insert_with(|| {
+            let page = self.group.blocks.entry(*hash).or_insert_with(|| {
                 is_new = true;
                 Page::new(Content::Block(block), seeded)
             });
             let is_first = page.hold(self.tier);
             let content = page.content();
+            self.note(*hash, Fit::Block, is_first, event);
             if is_new && seeded {
                 self.group.seeds.insert(*hash, self.seed);
             }
@@ -89,10 +90,22 @@ impl StoreRun<'_, '_> {
         block: SequenceHash,
         before: Option<SequenceHash>,
     ) {
-        self.counters.duplicates += u64::from(!is_first);
         self.counters.hash_conflicts += u64::from(!matches!(content, Content::Block(known) if known == block));
         if is_first {
             self.group.appear(hash, content, self.tier, before, self.effects);
+        }
+    }
+
+    /// Notes what a store says of a page beside its place.
+    fn note(&mut self, hash: EngineHash, fit: Fit, is_first: bool, event: &Stored<'_>) {
+        self.group.assure(hash, fit, self.tier);
+        if is_first {
+            self.counters.hash_conflicts += u64::from(self.group.is_ambiguous(hash, fit, self.tier));
+            return;
+        }
+        self.counters.duplicates += 1;
+        if event.may_repeat {
+            self.group.repeat(hash, fit);
         }
     }
 
@@ -113,35 +126,45 @@ impl StoreRun<'_, '_> {
                 return self.store_dead(event.hashes.get(at..).unwrap_or_default());
             }
             let page = NewPage { hash: *hash, tokens, images: &mut keys.images, seed: self.seed };
-            place = self.store_page(page, parent, place);
+            place = self.store_page(page, parent, place, event);
             parent = Some(*hash);
         }
     }
 
     /// Stores one page; returns the place behind it, if that is known.
-    fn store_page(&mut self, page: NewPage<'_>, parent: Option<EngineHash>, place: Option<Place>) -> Option<Place> {
-        let hash = page.hash;
-        if let Some(known) = self.group.pages.get(&hash) {
-            self.counters.duplicates += u64::from(known.is_on(self.tier));
+    fn store_page(
+        &mut self,
+        page: NewPage<'_>,
+        parent: Option<EngineHash>,
+        place: Option<Place>,
+        event: &Stored<'_>,
+    ) -> Option<Place> {
+        let (hash, fit) = (page.hash, Fit::of(page.tokens.len(), self.size));
+        let is_on = self.group.table(fit).get(&hash).map(|known| known.is_on(self.tier));
+        if let Some(is_on) = is_on {
+            self.note(hash, fit, !is_on, event);
             let moved = place.is_some_and(|place| self.group.is_elsewhere(hash, place));
             self.counters.hash_conflicts += u64::from(moved);
             let before = place.and_then(Place::block_before);
-            self.group.hold(hash, self.tier, before, self.effects);
+            self.group.hold(hash, fit, self.tier, before, self.effects);
             return self.group.behind(Some(hash));
         }
         match (place, parent) {
             (Some(place), _) => {
                 let behind = self.group.place(place, page, self.size, self.counters);
-                self.group.hold(hash, self.tier, place.block_before(), self.effects);
+                self.note(hash, fit, true, event);
+                self.group.hold(hash, fit, self.tier, place.block_before(), self.effects);
                 self.attach(hash);
                 Some(behind)
             }
             (None, Some(parent)) => {
-                match self.group.orphans.get_mut(hash) {
-                    Some(orphan) => {
-                        orphan.page.hold(self.tier);
+                match self.group.orphans.get(hash).map(|orphan| orphan.tokens.len() == page.tokens.len()) {
+                    Some(true) => {
+                        self.group.orphans.hold(hash, self.tier);
                         self.counters.duplicates += 1;
                     }
+                    // Only one page of a name can wait.
+                    Some(false) => self.counters.orphans_missed += 1,
                     None => self.group.adopt(parent, page, self.tier, self.most_orphans, self.counters),
                 }
                 None
@@ -153,12 +176,9 @@ impl StoreRun<'_, '_> {
     /// Pages behind something that cannot be named.
     fn store_dead(&mut self, hashes: &[EngineHash]) {
         self.counters.unindexable += hashes.len() as u64;
+        let fit = Fit::of(self.page_tokens, self.size);
         for hash in hashes {
-            if !self.group.hold(*hash, self.tier, None, self.effects) {
-                self.group.orphans.remove(*hash);
-                self.group.pages.insert(*hash, Page::new(Content::Dead, false));
-                self.group.hold(*hash, self.tier, None, self.effects);
-            }
+            store_dead(self.group, *hash, fit, self.tier, self.effects);
         }
     }
 
@@ -175,10 +195,21 @@ impl StoreRun<'_, '_> {
                 let mut images = orphan.images.into_vec();
                 let seed = inherited.unwrap_or(orphan.seed);
                 let page = NewPage { hash, tokens: &orphan.tokens, images: &mut images, seed };
-                self.group.place(place, page, self.size, self.counters);
-                self.group.give(hash, &orphan.page, place.block_before(), self.effects);
+                let fit = Fit::of(page.tokens.len(), self.size);
+                if !self.group.table(fit).contains_key(&hash) {
+                    self.group.place(place, page, self.size, self.counters);
+                }
+                self.group.give((hash, fit), &orphan.page, place.block_before(), self.effects);
                 open.push(hash);
             }
         }
+    }
+}
+
+/// A page whose content cannot be used is on a tier.
+pub(super) fn store_dead(group: &mut Group, hash: EngineHash, fit: Fit, tier: Tier, effects: &mut Effects<'_>) {
+    if !group.hold(hash, fit, tier, None, effects) {
+        group.bury(hash, fit);
+        group.hold(hash, fit, tier, None, effects);
     }
 }

@@ -446,3 +446,224 @@ fn random_life(page: usize, block: usize, seed: u64) {
     assert_eq!(rig.residency.pages(), 0, "page {page} block {block} seed {seed}: something is never forgotten");
     assert!(rig.holders().is_empty());
 }
+
+fn on<'a>(medium: &'static str, event: Stored<'a>) -> Event<'a> {
+    Event::Stored(Stored { medium: Some(medium.into()), ..event })
+}
+
+/// Four blocks of four tokens, of which an offload chunk holds all, called like the last.
+const LONG: [u32; 16] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16];
+
+#[test]
+fn a_chunk_of_several_blocks_is_not_the_block_it_is_called_like() {
+    let all = own(&LONG, 4, HashSeed::default());
+    let blocks = || on("GPU", stored(&[1, 2, 3, 4], None, &LONG, 4));
+    let chunk = || on("CPU", stored(&[4], None, &LONG, 16));
+    for order in [[blocks(), chunk()], [chunk(), blocks()]] {
+        let mut rig = Rig::new(4);
+        order.iter().for_each(|event| rig.apply(event));
+        assert_eq!((rig.on(Tier::Device), rig.on(Tier::Host)), (set(&all), set(&all)), "{order:?}");
+        assert_eq!((rig.residency.fault(), rig.residency.pages()), (None, 5));
+        // What follows stands behind either.
+        rig.apply(&on("CPU", stored(&[8], Some(4), &LONG, 16)));
+        assert_eq!(rig.on(Tier::Host).len(), 8);
+        rig.apply(&removed(&[8], Some("CPU")));
+        rig.apply(&removed(&[4], Some("GPU")));
+        assert_eq!((rig.on(Tier::Device), rig.on(Tier::Host)), (set(&all[..3]), set(&all)));
+        rig.apply(&removed(&[4], Some("CPU")));
+        assert_eq!((rig.on(Tier::Device), rig.on(Tier::Host)), (set(&all[..3]), set(&[])));
+        assert_eq!(rig.residency.counters().unknown_removals, 0);
+    }
+    // The pool's blocks were learned from the chunks: the device's pages are parts of them.
+    let whole = own(&LONG, 16, HashSeed::default());
+    for order in [[blocks(), chunk()], [chunk(), blocks()]] {
+        let mut rig = Rig::new(16);
+        order.iter().for_each(|event| rig.apply(event));
+        assert_eq!((rig.on(Tier::Device), rig.on(Tier::Host)), (set(&whole), set(&whole)), "{order:?}");
+        assert_eq!(rig.residency.fault(), None);
+        rig.apply(&removed(&[4], Some("GPU")));
+        assert_eq!((rig.on(Tier::Device), rig.on(Tier::Host)), (set(&[]), set(&whole)));
+    }
+    // On one tier a removal could mean either.
+    let mut rig = Rig::new(4);
+    rig.apply(&blocks());
+    rig.apply(&on("GPU", stored(&[4], None, &LONG, 16)));
+    assert_eq!(rig.residency.fault(), Some(Reason::HashConflict));
+}
+
+#[test]
+fn the_seed_of_a_chain_outlives_one_of_two_pages_of_a_name() {
+    let salted = HashSeed::new(None, Some("tenant"));
+    let all = own(&LONG, 4, salted);
+    let with_salt = |event| Stored { cache_salt: Some("tenant".into()), ..event };
+    let mut rig = Rig::new(4);
+    rig.apply(&on("GPU", with_salt(stored(&[1, 2], None, &LONG[..8], 4))));
+    rig.apply(&on("CPU", with_salt(stored(&[2], None, &LONG[..8], 8))));
+    rig.apply(&removed(&[2], Some("CPU")));
+    rig.apply(&on("GPU", stored(&[3], Some(2), &LONG[8..12], 4)));
+    assert_eq!(rig.on(Tier::Device), set(&all[..3]));
+}
+
+#[test]
+fn large_chunks_elsewhere_do_not_make_the_devices_orphans_immaterial() {
+    let mut rig = Rig::new(4);
+    rig.apply(&on("CPU", stored(&[4], None, &LONG, 16)));
+    rig.apply(&on("GPU", stored(&[21], Some(20), &LONG[..4], 4)));
+    assert_eq!(rig.residency.fault(), Some(Reason::Orphans));
+    // Its parent appears, and with it the block.
+    rig.apply(&on("GPU", stored(&[20], None, &LONG[4..8], 4)));
+    assert_eq!((rig.residency.fault(), rig.on(Tier::Device).len()), (None, 2));
+    // A unit of an unfinished page is immaterial, and one whose page is still to be seen is not.
+    rig.apply(&on("GPU", stored(&[31], Some(30), &LONG[..2], 2)));
+    assert_eq!((rig.residency.orphans(), rig.residency.fault()), (1, None));
+    rig.apply(&on("DISK", stored(&[31], Some(30), &LONG[..2], 2)));
+    assert_eq!(rig.residency.fault(), Some(Reason::Orphans));
+    rig.apply(&removed(&[31], Some("DISK")));
+    assert_eq!((rig.residency.orphans(), rig.residency.fault()), (1, None));
+}
+
+#[test]
+fn orphans_that_are_dropped_are_missing_until_a_clear() {
+    let mut rig = Rig::new(4);
+    for name in 0..1001_u64 {
+        rig.apply(&Event::Stored(stored(&[10_000 + name], Some(1_000_000 + name), &TOKENS[..4], 4)));
+    }
+    for name in 0..1001_u64 {
+        rig.apply(&removed(&[10_000 + name], None));
+    }
+    assert_eq!((rig.residency.orphans(), rig.residency.fault()), (0, Some(Reason::Orphans)));
+    rig.apply(&Event::Cleared);
+    assert_eq!(rig.residency.fault(), None);
+}
+
+#[test]
+fn two_pages_of_a_name_cannot_both_wait() {
+    let mut rig = Rig::new(4);
+    rig.apply(&on("GPU", stored(&[8], Some(7), &LONG[..4], 4)));
+    rig.apply(&on("CPU", stored(&[8], Some(6), &LONG, 16)));
+    rig.apply(&on("GPU", stored(&[7], None, &LONG[4..8], 4)));
+    assert_eq!((rig.on(Tier::Device).len(), rig.on(Tier::Host).len()), (2, 0));
+    assert_eq!(rig.residency.fault(), Some(Reason::Orphans));
+}
+
+#[test]
+fn a_page_that_waits_keeps_its_references_when_it_is_announced_with_its_chain() {
+    let mut rig = Rig::new(4);
+    // By its name it waits for 9; by the chain announced later it stands behind 1.
+    rig.apply(&on("CPU", stored(&[2], Some(9), &TOKENS[4..8], 4)));
+    rig.apply(&on("GPU", stored(&[1, 2], None, &TOKENS[..8], 4)));
+    rig.apply(&on("GPU", stored(&[9], None, &TOKENS[..4], 4)));
+    rig.apply(&removed(&[2], Some("GPU")));
+    assert_eq!(rig.residency.counters().unknown_removals, 0);
+    assert_eq!(rig.on(Tier::Host).len(), 1);
+}
+
+#[test]
+fn pages_that_wait_move_between_levels_as_well() {
+    let mut rig = Rig::new(4);
+    let all = own(&TOKENS[..8], 4, HashSeed::default());
+    rig.apply(&Event::Stored(stored(&[2], Some(1), &TOKENS[4..8], 4)));
+    rig.apply(&Event::Moved(Moved { hash: EngineHash(2), from_level: 0, to_level: 1 }));
+    rig.apply(&Event::Stored(stored(&[1], None, &TOKENS[..4], 4)));
+    assert_eq!((rig.on(Tier::Device), rig.on(Tier::Host)), (set(&all[..1]), set(&all[1..])));
+    assert_eq!(rig.residency.counters().unknown_removals, 0);
+}
+
+#[test]
+fn placeholders_leave_something_unknown() {
+    let mut rig = Rig::new(4);
+    rig.apply(&on("GPU", stored(&[1], None, &TOKENS[..4], 4)));
+    assert_eq!(rig.residency.fault(), None);
+    rig.apply(&on("CPU", stored(&[7], None, &[], 0)));
+    assert_eq!(rig.residency.fault(), Some(Reason::Placeholders));
+}
+
+#[test]
+fn an_announcement_that_need_not_mean_a_copy_leaves_a_doubt_once_one_copy_is_gone() {
+    let again = |event| Event::Stored(Stored { may_repeat: true, ..event });
+    let mut rig = Rig::new(4);
+    rig.apply(&Event::Stored(stored(&[1, 2], None, &TOKENS[..8], 4)));
+    rig.apply(&again(stored(&[1, 2], None, &TOKENS[..8], 4)));
+    // Nothing was removed, so both are there.
+    assert_eq!(rig.residency.fault(), None);
+    rig.apply(&removed(&[2], None));
+    assert_eq!((rig.residency.fault(), rig.holders().len()), (Some(Reason::Duplicates), 2));
+    // It was a copy after all.
+    rig.apply(&removed(&[2], None));
+    assert_eq!((rig.residency.fault(), rig.holders().len()), (None, 1));
+    rig.apply(&removed(&[1], None));
+    assert_eq!(rig.residency.fault(), Some(Reason::Duplicates));
+    // Announced anew it is there for sure.
+    rig.apply(&again(stored(&[1], None, &TOKENS[..4], 4)));
+    assert_eq!((rig.residency.fault(), rig.holders().len()), (None, 1));
+    // Copies of engines that announce nothing twice are counted.
+    let mut rig = Rig::new(4);
+    for _ in 0..2 {
+        rig.apply(&Event::Stored(stored(&[1], None, &TOKENS[..4], 4)));
+    }
+    rig.apply(&removed(&[1], None));
+    assert_eq!((rig.residency.fault(), rig.holders().len()), (None, 1));
+}
+
+#[test]
+fn more_than_the_engine_has_room_for_is_not_believed() {
+    let capacity = |rig: &mut Rig, tokens| {
+        rig.residency.compare_capacity(tokens, &mut Context { index: &mut rig.index, blocks: &mut rig.blocks });
+    };
+    let mut rig = Rig::new(4);
+    let tokens: Vec<u32> = (0..4000).collect();
+    let names: Vec<u64> = (1..=1000).collect();
+    let twice = Stored { may_repeat: true, ..stored(&names, None, &tokens, 4) };
+    rig.apply(&Event::Stored(twice.clone()));
+    rig.apply(&Event::Stored(twice));
+    rig.apply(&removed(&names[500..], None));
+    // 4,000 tokens fit; the engine need not say how many do.
+    for known in [0, 4000] {
+        capacity(&mut rig, known);
+        assert_eq!((rig.residency.fault(), rig.holders().len()), (Some(Reason::Duplicates), 1000));
+    }
+    // There is room for 500 blocks and a little more: those in doubt are the phantoms.
+    capacity(&mut rig, 2000);
+    assert_eq!((rig.residency.fault(), rig.holders().len()), (Some(Reason::Duplicates), 500));
+    // What is left can still not be.
+    capacity(&mut rig, 1000);
+    assert_eq!((rig.residency.fault(), rig.holders().len()), (Some(Reason::Overcounted), 500));
+    rig.apply(&Event::Cleared);
+    assert_eq!(rig.residency.fault(), None);
+}
+
+#[test]
+fn blocks_that_depend_on_the_token_behind_them_are_labelled() {
+    let mut rig = Rig::new(4);
+    let pairs = Tokens::Pairs { first: ids(&TOKENS[..4]), next: TokenId(99) };
+    rig.apply(&Event::Stored(Stored { tokens: pairs, ..stored(&[1], None, &[], 4) }));
+    assert_eq!((rig.holders().len(), rig.residency.fault()), (1, Some(Reason::Lookahead)));
+    let mut rig = Rig::new(4);
+    rig.apply(&Event::Stored(Stored { lookahead: vec![vec![99]], ..stored(&[1], None, &TOKENS[..4], 4) }));
+    assert_eq!((rig.holders().len(), rig.residency.fault()), (1, Some(Reason::Lookahead)));
+}
+
+#[test]
+fn a_lone_page_that_turns_out_to_have_been_whole_is_missing() {
+    let lone = |name, tokens: &[u32]| {
+        Event::Stored(Stored { may_be_partial: true, ..stored(&[name], None, tokens, tokens.len() as u32) })
+    };
+    for (first, fault) in [(8, None), (16, Some(Reason::PageSize))] {
+        let mut rig = Rig::new(4);
+        rig.blocks = Blocks::new(None, 1);
+        rig.apply(&lone(1, &LONG[..first]));
+        assert_eq!((rig.residency.fault(), rig.holders().len()), (None, 0));
+        let tokens: Vec<u32> = (0..16).collect();
+        rig.apply(&on("GPU", stored(&[2], None, &tokens, 16)));
+        assert_eq!((rig.residency.fault(), rig.holders().len()), (fault, 1), "{first}");
+    }
+}
+
+#[test]
+fn groups_of_unknown_kinds_leave_it_open_which_one_is_full() {
+    let mut rig = Rig::new(4);
+    rig.apply(&Event::Stored(Stored { group: Some(0), ..stored(&[1], None, &TOKENS[..4], 4) }));
+    assert_eq!(rig.residency.fault(), None);
+    rig.apply(&Event::Stored(Stored { group: Some(1), ..stored(&[1], None, &TOKENS[..4], 4) }));
+    assert_eq!(rig.residency.fault(), Some(Reason::GroupKinds));
+}

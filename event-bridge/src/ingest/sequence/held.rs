@@ -15,6 +15,13 @@ pub(super) struct Held {
     overflowed: bool,
 }
 
+/// Bytes of memory of a batch that is held, its place in the map and its allocation included.
+fn weight(batch: &Batch) -> usize {
+    /// Beside the payload: key, batch and flag in a tree that is two thirds full, and the payload's own allocation.
+    const OVERHEAD: usize = 160;
+    batch.payload.len() + OVERHEAD
+}
+
 impl Held {
     pub(super) fn new(max_bytes: usize) -> Self {
         Self { batches: BTreeMap::new(), bytes: 0, max_bytes, overflowed: false }
@@ -29,13 +36,18 @@ impl Held {
         if self.batches.contains_key(&batch.seq) {
             return false;
         }
-        if self.bytes + batch.payload.len() > self.max_bytes {
-            self.overflowed = true;
+        if self.bytes + weight(&batch) > self.max_bytes {
+            self.refuse();
             return false;
         }
-        self.bytes += batch.payload.len();
+        self.bytes += weight(&batch);
         self.batches.insert(batch.seq, (batch, is_live));
         true
+    }
+
+    /// Something that could not be kept is missing behind the held ones.
+    pub(super) fn refuse(&mut self) {
+        self.overflowed = true;
     }
 
     /// Whether the batch held under this one's number is the same; `None` when there is none.
@@ -51,7 +63,7 @@ impl Held {
     /// Takes batch `seq` out, with whether it came from the live socket.
     pub(super) fn take(&mut self, seq: u64) -> Option<(Batch, bool)> {
         let (batch, is_live) = self.batches.remove(&seq)?;
-        self.bytes = self.bytes.saturating_sub(batch.payload.len());
+        self.bytes = self.bytes.saturating_sub(weight(&batch));
         Some((batch, is_live))
     }
 

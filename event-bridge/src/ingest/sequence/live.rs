@@ -10,6 +10,9 @@ impl Sequencer {
     pub(crate) fn connected(&mut self, now: Instant, steps: &mut Vec<Step>) {
         let is_first = !std::mem::replace(&mut self.ever_connected, true);
         self.connected = true;
+        if self.access != Access::Polled {
+            self.noticed = Some(now);
+        }
         self.live = None;
         // Batches of the former connection are in the replay buffer if they are still worth anything.
         self.held.clear();
@@ -28,10 +31,16 @@ impl Sequencer {
 
     pub(crate) fn disconnected(&mut self) {
         self.connected = false;
+        if self.access == Access::Polled {
+            self.note_unreached();
+        }
     }
 
     /// A live batch.
     pub(crate) fn live(&mut self, batch: Batch, now: Instant, steps: &mut Vec<Step>) {
+        if self.access == Access::Polled {
+            return self.polled(batch, now, steps);
+        }
         self.schedule_audit(now);
         if self.held.compare(&batch) == Some(true) || self.is_known(batch.mark()) {
             self.counters.duplicates += 1;

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{Era, History, MAX_CONTRADICTIONS, Origin, Recovery, Sequencer, Step};
+use super::{Access, Era, History, MAX_CONTRADICTIONS, Origin, Recovery, Sequencer, Step};
 use crate::ingest::{GapPolicy, Reason};
 
 /// What an undecodable batch means for what is known.
@@ -96,11 +96,49 @@ impl Sequencer {
         self.begin_anew(false, now, steps);
     }
 
-    /// The engine emptied its cache: whatever was missing before does not matter any more.
-    pub(crate) fn heal(&mut self, era: Era) {
-        if era == self.era {
-            self.history = History::Complete;
+    /// The engine emptied its cache: whatever was missing before does not matter any more. Whether anything was.
+    pub(crate) fn heal(&mut self, era: Era) -> bool {
+        if era != self.era {
+            return false;
         }
+        std::mem::replace(&mut self.history, History::Complete) != History::Complete
+    }
+
+    /// A message could not be read, or had no room: nobody knows whether it was a batch.
+    pub(crate) fn unread(&mut self, now: Instant, steps: &mut Vec<Step>) {
+        match self.access {
+            Access::Polled => self.note_lost(),
+            Access::Replay if self.uses_replay() => match &mut self.recovery {
+                Some(recovery) => {
+                    recovery.quiet = false;
+                    self.held.refuse();
+                }
+                None if self.connected => self.check(false, None, now, steps),
+                None => {}
+            },
+            Access::Live | Access::Replay => self.doubt(Reason::EventsLost),
+        }
+    }
+
+    /// The engine is another process than when it was last asked, at `before`.
+    pub(crate) fn process_changed(&mut self, before: Instant, now: Instant, steps: &mut Vec<Step>) {
+        if self.noticed.is_none_or(|noticed| noticed >= before) {
+            return;
+        }
+        self.noticed = Some(now);
+        match self.access {
+            Access::Polled => self.note_unreached(),
+            Access::Replay if self.uses_replay() => self.unread(now, steps),
+            Access::Live | Access::Replay => {
+                self.counters.restarts += 1;
+                self.forget(History::Unknown, steps);
+            }
+        }
+    }
+
+    /// Something about what is known now is not sure, whatever batch it is of.
+    pub(crate) fn doubt(&mut self, reason: Reason) {
+        self.weaken(self.era, reason);
     }
 
     /// Something of an applied batch is lost although the batch is not.

@@ -26,6 +26,7 @@
 mod held;
 mod live;
 mod loss;
+mod polled;
 mod recover;
 mod saved;
 
@@ -39,6 +40,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use self::held::Held;
 pub(crate) use self::loss::Verdict;
+use self::polled::Outage;
 use super::{GapPolicy, Reason};
 use crate::stream::ReplayId;
 
@@ -179,7 +181,7 @@ pub(crate) enum Access {
     Live,
     /// Live, and again out of the engine's replay buffer.
     Replay,
-    /// Fetched from the engine's buffer, so that nothing is lost with a connection.
+    /// Fetched from the engine's buffer, which every answer empties.
     Polled,
 }
 
@@ -216,6 +218,10 @@ pub(crate) struct Sequencer {
     distrusted: bool,
     /// A batch of this connection did not decode even out of the replay buffer.
     garbled: bool,
+    /// Of a polled engine, since its last event.
+    outage: Outage,
+    /// When it was last looked at whether this is still the process that was followed before.
+    noticed: Option<Instant>,
     counters: SequenceCounters,
 }
 
@@ -243,6 +249,8 @@ impl Sequencer {
             contradictions: 0,
             distrusted: false,
             garbled: false,
+            outage: Outage::default(),
+            noticed: None,
             counters: SequenceCounters::default(),
         }
     }
@@ -322,6 +330,9 @@ impl Sequencer {
         }
         if self.unanswered {
             return Standing::Warm(Reason::ReplayUnanswered);
+        }
+        if self.last.is_some() && !self.outage.is_over() && self.history == History::Complete {
+            return Standing::Warm(Reason::Checking);
         }
         match self.history {
             History::Unknown => Standing::None(Reason::NoEvents),

@@ -28,7 +28,7 @@ impl Rig {
     }
 
     fn with(access: Access, policy: GapPolicy) -> Self {
-        let sequencer = Sequencer::new(access, policy, Duration::from_secs(30), 1000);
+        let sequencer = Sequencer::new(access, policy, Duration::from_secs(30), 100_000);
         let mut rig = Self { sequencer, now: Instant::now(), applied: Vec::new(), asked: None, origin: None };
         rig.connect();
         rig
@@ -340,10 +340,11 @@ fn held_batches_are_bounded_and_what_had_no_room_is_asked_for() {
     for seq in 1..2000 {
         rig.live(1, seq);
     }
-    assert_eq!(rig.sequencer.held(), 500);
+    // Two bytes each, and what it takes to hold them.
+    assert_eq!(rig.sequencer.held(), 100_000 / 162);
     rig.answer(0, 1, 0..1, true);
     // The complete answer lacks live batches seen before: it is asked for the rest.
-    rig.answer(500, 1, 500..2000, true);
+    rig.answer(617, 1, 617..2000, true);
     while let Some((_, from)) = rig.asked {
         rig.answer(from, 1, from..2000, true);
     }
@@ -385,6 +386,106 @@ fn a_polled_buffer_loses_nothing_with_its_connection() {
     assert_eq!((rig.applied.clone(), rig.standing()), (life(1, 5..6), Standing::Warm(Reason::BatchesLost)));
     rig.live(2, 0);
     assert_eq!((rig.applied.clone(), rig.standing()), (life(2, 0..1), Standing::Exact));
+}
+
+#[test]
+fn a_polled_engine_that_is_started_anew_is_known_although_it_begins_with_the_same_event() {
+    let mut rig = Rig::new(Access::Polled);
+    rig.live(1, 0);
+    rig.live(1, 1);
+    rig.sequencer.disconnected();
+    rig.connect();
+    // The dead process's blocks are not vouched for before an event says which process this is.
+    assert_eq!(rig.standing(), Standing::Warm(Reason::Checking));
+    rig.live(1, 0);
+    assert_eq!((rig.applied.clone(), rig.standing()), (life(1, 0..1), Standing::Exact));
+    assert_eq!((rig.sequencer.counters().restarts, rig.sequencer.counters().duplicates), (1, 0));
+    // Its second event is the same as well, and no gap.
+    rig.live(1, 1);
+    assert_eq!((rig.applied.clone(), rig.standing()), (life(1, 0..2), Standing::Exact));
+}
+
+#[test]
+fn a_lost_answer_of_a_polled_engine_is_a_loss_unless_the_numbers_go_on() {
+    let lost = |then: u64| {
+        let mut rig = Rig::new(Access::Polled);
+        rig.live(1, 0);
+        rig.sequencer.answer_lost();
+        assert_eq!(rig.standing(), Standing::Stale(Reason::Disconnected));
+        rig.connect();
+        assert_eq!(rig.standing(), Standing::Warm(Reason::Checking));
+        rig.live(1, then);
+        (rig.applied.clone(), rig.standing())
+    };
+    assert_eq!(lost(1), (life(1, 0..2), Standing::Exact));
+    assert_eq!(lost(2), (life(1, 2..3), Standing::Warm(Reason::BatchesLost)));
+    assert_eq!(lost(0), (life(1, 0..1), Standing::Exact));
+    // An engine that was away as well may be another process, whose first event is in the lost answer.
+    let mut rig = Rig::new(Access::Polled);
+    rig.live(1, 0);
+    rig.sequencer.answer_lost();
+    rig.sequencer.disconnected();
+    rig.connect();
+    rig.live(2, 1);
+    assert_eq!((rig.applied.clone(), rig.standing()), (life(2, 1..2), Standing::Warm(Reason::BatchesLost)));
+}
+
+#[test]
+fn a_message_that_cannot_be_read_is_asked_for_or_leaves_a_doubt() {
+    let mut rig = Rig::new(Access::Replay);
+    rig.live(1, 0);
+    rig.answer(0, 1, 0..1, true);
+    rig.take(|sequencer, now, steps| sequencer.unread(now, steps));
+    assert_eq!(rig.standing(), Standing::Warm(Reason::Checking));
+    // During that replay another one: it is asked for again.
+    rig.take(|sequencer, now, steps| sequencer.unread(now, steps));
+    rig.answer(0, 1, 0..2, true);
+    rig.answer(1, 1, 1..3, true);
+    assert_eq!(rig.applied, life(1, 0..3));
+    let mut rig = Rig::new(Access::Live);
+    rig.live(1, 0);
+    rig.take(|sequencer, now, steps| sequencer.unread(now, steps));
+    assert_eq!(rig.standing(), Standing::Warm(Reason::EventsLost));
+    let mut rig = Rig::new(Access::Polled);
+    rig.live(1, 0);
+    rig.take(|sequencer, now, steps| sequencer.unread(now, steps));
+    assert_eq!(rig.standing(), Standing::Warm(Reason::Checking));
+    rig.live(1, 1);
+    assert_eq!(rig.standing(), Standing::Exact);
+}
+
+#[test]
+fn another_process_start_is_looked_into_unless_it_was_noticed() {
+    let changed = |rig: &mut Rig, before: Instant| {
+        rig.take(|sequencer, now, steps| sequencer.process_changed(before, now, steps));
+    };
+    let mut rig = Rig::new(Access::Replay);
+    rig.live(1, 0);
+    rig.answer(0, 1, 0..1, true);
+    let connected = rig.now;
+    rig.pass(Duration::from_millis(500));
+    changed(&mut rig, connected);
+    assert_eq!(rig.asked, None);
+    changed(&mut rig, connected + Duration::from_millis(1));
+    rig.answer(0, 2, 0..3, true);
+    rig.answer(0, 2, 0..3, true);
+    assert_eq!(rig.applied, life(2, 0..3));
+
+    let mut rig = Rig::new(Access::Live);
+    rig.live(1, 0);
+    let later = rig.now + Duration::from_millis(1);
+    changed(&mut rig, later);
+    assert_eq!((rig.applied.clone(), rig.standing()), (Vec::new(), Standing::None(Reason::NoEvents)));
+    rig.live(2, 0);
+    assert_eq!((rig.applied.clone(), rig.standing()), (life(2, 0..1), Standing::Exact));
+
+    let mut rig = Rig::new(Access::Polled);
+    rig.live(1, 0);
+    let began = rig.now;
+    changed(&mut rig, began);
+    assert_eq!(rig.standing(), Standing::Exact);
+    changed(&mut rig, began + Duration::from_millis(1));
+    assert_eq!(rig.standing(), Standing::Warm(Reason::Checking));
 }
 
 #[test]

@@ -8,9 +8,10 @@ use super::{State, warm_targets};
 use crate::clock;
 use crate::config::{EventFeed, WorkerAddress};
 use crate::discovery::WorkersUpdate;
-use crate::ingest::SourceSpec;
+use crate::ingest::{EngineSays, SourceSpec};
+use crate::pool::MemberTarget;
 use crate::pool::membership::Changes;
-use crate::probe::ProbeReport;
+use crate::probe::{MemberId, ProbeReport};
 
 impl State {
     /// Takes a new set of workers; a refused one leaves the old set in force. Before the first good one nothing is known, so nothing is
@@ -85,8 +86,10 @@ impl State {
         let Some(old) = self.membership.members().find(|member| member.id == report.member) else { return };
         let (worker, health, restarts, error) = (old.spec.address, old.health, old.restarts, old.events_error.clone());
         let role = old.role();
+        let before = old.load_at;
         let news = self.learn_sources(worker, &mut report);
-        let Some(member) = self.membership.report(report) else { return };
+        let (id, has_load) = (report.member, matches!(report.load, Some(Ok(_))));
+        let Some(member) = self.membership.report(report, now) else { return };
         let pool = &self.config.name;
         match (health, member.health) {
             (Health::Unknown | Health::Healthy, Health::Unhealthy) => {
@@ -97,7 +100,8 @@ impl State {
             }
             _ => {}
         }
-        if restarts != member.restarts {
+        let restarted = before.filter(|_| restarts != member.restarts);
+        if restarted.is_some() {
             info!(pool, %worker, "the engine's process was restarted");
         }
         if member.events_error.is_some() && member.events_error != error {
@@ -108,11 +112,28 @@ impl State {
             self.endpoints.invalidate();
             self.endpoints.write(&mut self.membership, now);
         }
+        if has_load {
+            self.tell_ingest(id, restarted, now);
+        }
         if news {
             self.apply_workers(now);
         }
         self.stale = true;
         self.tell(now);
+    }
+
+    /// Passes on to ingest what a worker's metrics say of its caches, and that its process is another one than at `restarted`.
+    fn tell_ingest(&mut self, id: MemberId, restarted: Option<Instant>, now: Instant) {
+        let Some(member) = self.membership.members().find(|member| member.id == id) else { return };
+        for MemberTarget { slot, spec, .. } in &member.targets {
+            if let Some(before) = restarted {
+                for action in self.ingest.process_changed(*slot, before.into_std(), now.into_std()) {
+                    self.runners.act(*slot, action);
+                }
+            }
+            let load = member.load.of(spec.rank);
+            self.ingest.hear(*slot, EngineSays { capacity_tokens: load.capacity_tokens, asleep: load.asleep });
+        }
     }
 
     /// Takes what an engine says of its event sockets; a rank it should have and has not becomes the report's error.
