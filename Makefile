@@ -107,6 +107,11 @@ test-vllm: setup ## The filter's tokens against those of a real vLLM, 500 reques
 	cargo build --package event-bridge
 	@scripts/test-vllm.sh
 
+.PHONY: test-gaps
+GAP_RUNS := 10000
+test-gaps: ## Lost, repeated, reordered and cut batches, restarts: GAP_RUNS seeds of the simulation, every step checked (minutes)
+	GAP_RUNS=$(GAP_RUNS) cargo test --package event-bridge --test gap_simulation -- --nocapture
+
 .PHONY: fuzz
 fuzz: setup ## Fuzz every decoder (FUZZ_SECONDS=300 each, FUZZ_TARGETS="batch page" for some of them)
 	@scripts/fuzz.sh

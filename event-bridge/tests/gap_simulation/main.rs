@@ -1,14 +1,18 @@
 //! Streams over a network that drops, repeats, reorders and truncates, with connections lost, engines started anew in the
 //! middle of replays, and bridges started anew with a state they saved some time ago: in the end the index is what the engine holds, or the state says that it may not be.
 //!
-//! `GAP_RUNS=10000 cargo test -p event-bridge --test gap_simulation` runs as many seeds; `GAP_SEED=n` runs one of them.
+//! At every step on the way an index that is called exact is what the engine held after the last batch applied.
+//!
+//! `make test-gaps` runs 10,000 seeds; `GAP_RUNS=n` as many as it says, `GAP_SEED=n` one of them.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test stops at the first surprise")]
 
 mod dice;
 mod engine;
+mod polled;
 mod world;
 
 use dice::Dice;
+use engine::Layout;
 use kv_routing::wire::SourceState;
 use world::{Weather, World};
 
@@ -17,13 +21,8 @@ const RUNS: u64 = 1500;
 
 #[test]
 fn never_exact_and_wrong() {
-    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
-    let seeds = match number("GAP_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("GAP_RUNS").unwrap_or(RUNS),
-    };
     let mut tally = Tally::default();
-    for seed in seeds {
+    for seed in seeds() {
         run(seed, &mut tally);
     }
     println!("{tally:?}");
@@ -32,7 +31,19 @@ fn never_exact_and_wrong() {
         assert!(tally.runs == tally.exact + tally.other);
         assert!(tally.exact * 2 > tally.runs, "{tally:?}");
         assert!(tally.gaps > tally.runs && tally.restarts * 4 > tally.runs, "{tally:?}");
+        assert!(tally.looks > 20 * tally.runs && tally.duplicated > 0, "{tally:?}");
         assert!(tally.losses > 0 && tally.duplicates > 0 && tally.restored * 10 > tally.runs, "{tally:?}");
+    }
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap())
+}
+
+fn seeds() -> std::ops::Range<u64> {
+    match number("GAP_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("GAP_RUNS").unwrap_or(RUNS),
     }
 }
 
@@ -46,6 +57,10 @@ struct Tally {
     losses: u64,
     duplicates: u64,
     restored: u64,
+    /// Looks at exact indexes, at every step of every run.
+    looks: u64,
+    /// Runs that ended in doubt about blocks that were announced twice.
+    duplicated: u64,
 }
 
 fn run(seed: u64, tally: &mut Tally) {
@@ -76,15 +91,19 @@ fn run(seed: u64, tally: &mut Tally) {
         report.state != SourceState::Exact || indexed == truth,
         "EXACT and wrong\n{context}\n{indexed:?}\n{truth:?}"
     );
-    let may_doubt = matches!(report.state, SourceState::Stale);
+    // Where hits are announced like copies, nobody knows which removal is the last.
+    let in_doubt = report.reason.as_str() == "duplicates";
+    let may_doubt = matches!(report.state, SourceState::Stale) || in_doubt;
     assert!(may_doubt || indexed.is_subset(&truth), "claims more than there is\n{context}\n{indexed:?}\n{truth:?}");
     // An engine that still has all of its batches is followed exactly, whatever happened.
     // A replay that lost its very first batches looks like one whose engine has forgotten them.
     let seems_trimmed = weather.thin_replay > 0 && report.reason.as_str() == "history_trimmed";
     let recoverable = weather.replay && !world.engine.trimmed && !seems_trimmed;
     let unconfirmed = report.reason.as_str() == "unconfirmed";
-    assert!(!recoverable || report.state == SourceState::Exact || unconfirmed, "not recovered\n{context}");
-    assert!(!recoverable || indexed == truth, "not recovered\n{context}");
+    assert!(!recoverable || report.state == SourceState::Exact || unconfirmed || in_doubt, "not recovered\n{context}");
+    assert!(!recoverable || indexed == truth || in_doubt, "not recovered\n{context}");
+    assert!(!recoverable || indexed.is_superset(&truth), "not recovered\n{context}");
+    assert!(!in_doubt || weather.layout == Layout::Map || world.past.restored > 0, "{context}");
     tally.runs += 1;
     tally.exact += u64::from(report.state == SourceState::Exact);
     tally.other += u64::from(report.state != SourceState::Exact);
@@ -93,6 +112,8 @@ fn run(seed: u64, tally: &mut Tally) {
     tally.losses += report.losses + world.past.losses;
     tally.duplicates += report.duplicate_batches + world.past.duplicates;
     tally.restored += world.past.restored;
+    tally.looks += world.looks;
+    tally.duplicated += u64::from(in_doubt);
 }
 
 /// Every run has some faults and is spared others.
@@ -101,6 +122,7 @@ fn weather(dice: &mut Dice) -> Weather {
     let mut weather = Weather {
         replay: true,
         keep: false,
+        layout: Layout::Array,
         keeps: 10_000,
         drop: chance(150),
         duplicate: chance(100),
@@ -116,6 +138,9 @@ fn weather(dice: &mut Dice) -> Weather {
     };
     weather.replay = dice.below(5) > 0;
     weather.keep = dice.below(4) == 0;
+    if dice.below(4) == 0 {
+        weather.layout = Layout::Map;
+    }
     if dice.below(3) == 0 {
         weather.keeps = dice.between(3, 60);
     }

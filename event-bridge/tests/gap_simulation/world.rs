@@ -1,7 +1,7 @@
 //! Virtual time, a network that loses things, and an ingest at its end.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::{BTreeSet, BinaryHeap, HashMap};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -11,7 +11,7 @@ use kv_routing::target::Slot;
 use kv_routing::wire::SourceState;
 
 use super::dice::Dice;
-use super::engine::Engine;
+use super::engine::{Engine, Layout};
 
 const SLOT: Slot = Slot(1);
 
@@ -21,6 +21,7 @@ pub(crate) struct Weather {
     /// The engine has a replay endpoint.
     pub(crate) replay: bool,
     pub(crate) keep: bool,
+    pub(crate) layout: Layout,
     /// Batches the engine keeps.
     pub(crate) keeps: usize,
     pub(crate) drop: usize,
@@ -52,7 +53,7 @@ enum Happening {
 /// Something for ingest.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Delivery {
-    Connected,
+    Connected { life: u64 },
     Disconnected,
     Live { seq: u64, payload: Bytes },
     Replayed { id: u64, seq: u64, payload: Bytes },
@@ -90,6 +91,12 @@ pub(crate) struct World {
     /// A batch that lets the next one pass.
     late: Option<Delivery>,
     lives: u64,
+    /// What each life held after each of its batches.
+    truths: HashMap<(u64, u64), BTreeSet<u64>>,
+    /// The oldest life that the bridge may still take for the present one: that at the other end of its connection.
+    oldest: u64,
+    /// Looks at an exact index that agreed with what the engine had then.
+    pub(crate) looks: u64,
     saved: Option<Vec<u8>>,
     /// Counters of former bridges.
     pub(crate) past: Past,
@@ -101,7 +108,7 @@ impl World {
     pub(crate) fn new(seed: u64, weather: Weather) -> Self {
         Self {
             dice: Dice::new(seed),
-            engine: Engine::new(weather.keeps, seed),
+            engine: Engine::new(weather.layout, weather.keeps, seed),
             weather,
             ingest: new_ingest(weather),
             now: 0,
@@ -114,6 +121,9 @@ impl World {
             asked: 0,
             late: None,
             lives: 1,
+            truths: HashMap::new(),
+            oldest: 1,
+            looks: 0,
             saved: None,
             past: Past::default(),
             stormy: true,
@@ -134,7 +144,7 @@ impl World {
     pub(crate) fn connect(&mut self) {
         self.connection += 1;
         self.subscribed = false;
-        self.send(Delivery::Connected);
+        self.send(Delivery::Connected { life: self.lives });
         let takes_effect = self.line_busy + self.dice.below(30) as u64;
         self.plan(takes_effect, Happening::Subscribed { connection: self.connection });
     }
@@ -153,7 +163,7 @@ impl World {
     fn restart(&mut self) {
         self.lives += 1;
         let salt = self.lives * 7919 + self.dice.below(1000) as u64;
-        self.engine = Engine::new(self.weather.keeps, salt);
+        self.engine = Engine::new(self.weather.layout, self.weather.keeps, salt);
         self.disconnect();
     }
 
@@ -197,6 +207,7 @@ impl World {
             self.save();
         }
         let (seq, payload) = self.engine.work(&mut self.dice);
+        self.truths.insert((self.lives, seq), self.engine.holds());
         if !self.subscribed {
             return;
         }
@@ -263,7 +274,10 @@ impl World {
     fn deliver(&mut self, delivery: Delivery) {
         let received = self.instant();
         let event = match delivery {
-            Delivery::Connected => StreamEvent::Connected,
+            Delivery::Connected { life } => {
+                self.oldest = life;
+                StreamEvent::Connected
+            }
             Delivery::Disconnected => StreamEvent::Disconnected { reason: "gone".into() },
             Delivery::Live { seq, payload } => StreamEvent::Live { seq, payload, received },
             Delivery::Replayed { id, .. } | Delivery::ReplayEnd { id, .. } if id != self.asked => return,
@@ -272,6 +286,31 @@ impl World {
         };
         let actions = self.ingest.handle(SLOT, event, received);
         self.carry_out(actions);
+        // Another process has to show that it agrees, which is not the matter here.
+        self.ingest.set_parity(SLOT, Parity::Shown);
+        self.look();
+    }
+
+    /// An exact index is what the engine held after the last batch that was applied. Batches that were lost since then are not
+    /// missed yet; whatever is known to be missing is.
+    fn look(&mut self) {
+        let report = self.report();
+        if report.state != SourceState::Exact {
+            return;
+        }
+        self.looks += 1;
+        let indexed = self.indexed();
+        let Some(seq) = report.last_seq else {
+            assert!(indexed.is_empty(), "EXACT, and nothing was applied: {report:?}");
+            return;
+        };
+        let agrees = |life: u64| self.truths.get(&(life, seq)) == Some(&indexed);
+        assert!(
+            (self.oldest..=self.lives).any(agrees),
+            "EXACT and wrong at {} ms: {:?} {report:?}",
+            self.now,
+            self.weather
+        );
     }
 
     fn carry_out(&mut self, actions: Vec<Action>) {
