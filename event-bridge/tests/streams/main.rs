@@ -3,6 +3,7 @@
 
 #[allow(dead_code, reason = "shared with the tests of the bridge, which use more of it")]
 mod fake;
+mod faults;
 mod follow;
 mod hostile;
 mod polled;

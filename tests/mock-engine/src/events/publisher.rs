@@ -49,6 +49,8 @@ pub struct EventFaults {
     pub duplicate_next: u64,
     /// Cut the payload of this many batches in half, live only.
     pub corrupt_next: u64,
+    /// Send this many batches behind the one that follows them.
+    pub reorder_next: u64,
     /// While set, batches are kept for replay but not sent.
     pub stopped: bool,
     /// While set, replay requests get no answer.
@@ -96,6 +98,7 @@ impl Publisher {
             faults: faults.clone(),
             next_sequence: 0,
             retained: VecDeque::new(),
+            late: None,
         };
         let task = tokio::spawn(run(state, publish, router, receiver));
         Ok(Self { commands, faults, endpoint, replay_endpoint, task })
@@ -157,6 +160,8 @@ struct State {
     faults: Arc<Mutex<EventFaults>>,
     next_sequence: u64,
     retained: VecDeque<(u64, Bytes)>,
+    /// A batch that lets the next one pass.
+    late: Option<(u64, Bytes)>,
 }
 
 async fn run(
@@ -204,6 +209,7 @@ impl State {
     fn restart(&mut self) {
         self.next_sequence = 0;
         self.retained.clear();
+        self.late = None;
     }
 
     async fn publish(&mut self, socket: &mut PubSocket, events: &[KvEvent]) {
@@ -218,13 +224,25 @@ impl State {
             }
         }
         let live = if plan.corrupt { payload.slice(..payload.len() / 2) } else { payload };
-        for _ in 0..plan.copies {
-            let mut message = ZmqMessage::from(self.topic.clone());
-            message.push_back(Bytes::copy_from_slice(&sequence.to_be_bytes()));
-            message.push_back(live.clone());
-            if let Err(error) = socket.send(message).await {
-                tracing::warn!(%error, sequence, "event batch not sent");
+        let late = self.late.take();
+        if plan.late {
+            self.late = Some((sequence, live));
+        } else {
+            for _ in 0..plan.copies {
+                self.send(socket, sequence, live.clone()).await;
             }
+        }
+        if let Some((sequence, live)) = late {
+            self.send(socket, sequence, live).await;
+        }
+    }
+
+    async fn send(&self, socket: &mut PubSocket, sequence: u64, live: Bytes) {
+        let mut message = ZmqMessage::from(self.topic.clone());
+        message.push_back(Bytes::copy_from_slice(&sequence.to_be_bytes()));
+        message.push_back(live);
+        if let Err(error) = socket.send(message).await {
+            tracing::warn!(%error, sequence, "event batch not sent");
         }
     }
 
@@ -236,13 +254,15 @@ impl State {
         let sent = !lost && !dropped;
         let twice = sent && count_down(&mut faults.duplicate_next);
         let corrupt = sent && count_down(&mut faults.corrupt_next);
-        Plan { lost, corrupt, copies: if sent { 1 + u32::from(twice) } else { 0 } }
+        let late = sent && count_down(&mut faults.reorder_next);
+        Plan { lost, corrupt, late, copies: if sent { 1 + u32::from(twice) } else { 0 } }
     }
 }
 
 struct Plan {
     lost: bool,
     corrupt: bool,
+    late: bool,
     copies: u32,
 }
 
