@@ -43,8 +43,8 @@ impl Core {
         let preparation = self.prompter.begin(&request, self.plan, UnixMillis(0)).expect("a prompt");
         let template = began.elapsed() - parse;
         let mut answer = self.finish(preparation, began);
-        answer["parse"] = json!(nanos(parse));
-        answer["template"] = json!(nanos(template));
+        let parts = [("parse".to_owned(), json!(nanos(parse))), ("template".to_owned(), json!(nanos(template)))];
+        answer.as_object_mut().expect("an object").extend(parts);
         answer
     }
 
