@@ -103,7 +103,7 @@ impl Asked {
         };
         let wants_tokens = match rules.select(&facts(None)) {
             Selection::NeedsTokens => true,
-            Selection::Chosen(policy, _) => policy.mode.needs_tokens(),
+            Selection::Chosen(policy, _) => policy.needs_tokens(),
         };
         let mut asked = Self {
             table,

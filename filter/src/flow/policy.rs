@@ -118,7 +118,7 @@ impl Asked {
         let needs = |rules| match self.select(rules, configured, None) {
             Selection::NeedsTokens => Some(true),
             Selection::Chosen(policy, _) if policy.mode == Mode::Pass => None,
-            Selection::Chosen(policy, _) => Some(policy.mode.needs_tokens()),
+            Selection::Chosen(policy, _) => Some(policy.needs_tokens()),
         };
         match (needs(self.ruled.live()), self.ruled.shadow()) {
             (live, None) => live,

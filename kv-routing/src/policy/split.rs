@@ -6,7 +6,8 @@
 //!   |  every prefill target has too much queued  ──▶ whole
 //! prefill target: by the policy's mode, for nothing but prefill
 //!   |
-//! decode target: by load, tied to the prefill target by a label (by cost too, where short prompts may stay there)
+//! decode target: by load whatever the mode, tied to the prefill target by a label (by overlap too, where short prompts
+//!   |            may stay there)
 //!   |  little is uncached there            ──▶ whole, on that target
 //!   ▼
 //! apart
@@ -155,25 +156,24 @@ fn decode(
     hints: &Hints<'_>,
     rng: &mut impl Rng,
 ) -> Outcome {
+    // Modes say who computes a prompt. Who decodes it is a matter of load, and a session stays where it is prefilled.
+    let policy = &Policy { mode: Mode::Kv, ..policy.clone() };
     let rules = &policy.disaggregation;
-    let conditional = rules.min_uncached_tokens > 0 || rules.min_uncached_ratio > 0.0;
     let nothing = Overlaps::default();
     let mut decode = Situation { phase: Phase::Decode, prefix: None, ..*situation };
-    if !conditional {
+    if !rules.is_conditional() {
         (decode.overlaps, decode.predicted, decode.has_chain) = (&nothing, &nothing, false);
     }
-    // A session stays where its prompts are prefilled.
-    let hints = Hints { session: None, ..*hints };
     if let Some(Topology { label, required }) = &rules.topology
         && let Some(value) = label_of(prefill, label)
     {
         let near = labelled(situation.targets, label, value);
-        let outcome = route(&Situation { targets: &near, ..decode }, policy, &hints, rng);
+        let outcome = route(&Situation { targets: &near, ..decode }, policy, hints, rng);
         if *required || matches!(outcome, Outcome::Chosen(_)) {
             return outcome;
         }
     }
-    route(&decode, policy, &hints, rng)
+    route(&decode, policy, hints, rng)
 }
 
 fn is_short(rules: &Disaggregation, prompt_tokens: u32, decode: &Choice) -> bool {

@@ -248,6 +248,13 @@ pub struct Disaggregation {
     pub over_limit: OverLimit,
 }
 
+impl Disaggregation {
+    /// Whether short prompts stay at their decode target, which asks what it holds.
+    pub fn is_conditional(&self) -> bool {
+        self.mode == DisaggregationMode::Auto && (self.min_uncached_tokens > 0 || self.min_uncached_ratio > 0.0)
+    }
+}
+
 /// When prefill and decode are served by different targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub enum DisaggregationMode {
@@ -279,6 +286,11 @@ pub enum OverLimit {
 impl Policy {
     /// Targets named beyond the chosen one.
     pub const DEFAULT_FALLBACKS: u8 = 2;
+
+    /// Whether the choice depends on the prompt's tokens.
+    pub fn needs_tokens(&self) -> bool {
+        self.mode.needs_tokens() || self.disaggregation.is_conditional()
+    }
 
     /// A `kv` policy with every default.
     pub fn named(name: &str) -> Self {

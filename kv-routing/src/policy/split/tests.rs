@@ -23,7 +23,7 @@ fn pool() -> Pool {
 }
 
 impl Pool {
-    fn plan_by(&self, policy: &Policy, protocol: Protocol) -> Plan {
+    fn plan_with(&self, policy: &Policy, protocol: Protocol, hints: &Hints<'_>) -> Plan {
         let situation = Situation {
             targets: &self.targets,
             loads: &self.loads,
@@ -38,7 +38,11 @@ impl Pool {
             stale_decay_ms: 0,
             now: UnixMillis(100_000),
         };
-        plan(&situation, policy, Some(protocol), &Hints::default(), &mut SplitMix64::new(3))
+        plan(&situation, policy, Some(protocol), hints, &mut SplitMix64::new(3))
+    }
+
+    fn plan_by(&self, policy: &Policy, protocol: Protocol) -> Plan {
+        self.plan_with(policy, protocol, &Hints::default())
     }
 
     fn plan(&self, policy: &Policy) -> Plan {
@@ -182,9 +186,22 @@ fn a_label_ties_decode_to_prefill() {
 }
 
 #[test]
-fn round_robin_takes_prefill_targets_in_turn() {
-    let pool = pool();
+fn the_mode_chooses_who_prefills_and_load_who_decodes() {
+    let mut pool = pool();
+    pool.loads[2].decode_blocks = 1.0;
     let policy = Policy { mode: Mode::RoundRobin, ..Policy::named("p") };
-    let (prefill, decode) = apart(&pool.plan(&policy));
-    assert!(prefill < 2 && decode >= 2);
+    let in_turn = |pool: &Pool, policy: &Policy, turn| {
+        let hints = Hints { turn, ..Hints::default() };
+        apart(&pool.plan_with(policy, Protocol::Nixl, &hints))
+    };
+    for (turn, prefill) in [(0, 0), (1, 1), (2, 0), (3, 1)] {
+        assert_eq!(in_turn(&pool, &policy, turn), (prefill, 3));
+    }
+    // What decode targets hold counts where short prompts may stay there, in this mode too.
+    pool.hold(2, 50);
+    assert_eq!(in_turn(&pool, &policy, 0), (0, 3));
+    let mut conditional = policy;
+    conditional.disaggregation.min_uncached_tokens = 1;
+    assert_eq!(in_turn(&pool, &conditional, 0), (0, 2));
+    assert_eq!(in_turn(&pool, &conditional, 1), (1, 2));
 }
