@@ -94,6 +94,12 @@ impl Engine {
         metrics.fold((0, 0), |(requests, blocks), rank| (requests + rank.held_requests, blocks + rank.held_blocks))
     }
 
+    /// Requests being computed, and waiting.
+    pub fn load(&self) -> (usize, usize) {
+        let ranks = self.engine.app().ranks.iter().map(|rank| rank.load());
+        ranks.fold((0, 0), |sum, (running, waiting)| (sum.0 + running, sum.1 + waiting))
+    }
+
     /// One of its metrics, all series added up.
     pub async fn metric(&self, name: &str) -> u64 {
         let text = self.client.get(&self.url("/metrics")).await.expect("engine").expect_ok().text();

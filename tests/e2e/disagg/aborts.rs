@@ -1,11 +1,15 @@
-//! Clients that leave, at any moment of a hand-over.
+//! Clients that leave, in every phase of a hand-over.
 
+use std::pin::pin;
 use std::time::Duration;
 
-use e2e::client::{Client, json};
+use e2e::client::{Body, Client, json};
 use e2e::disagg::Split;
+use e2e::engine::Engine;
 use e2e::prompt;
 use e2e::wait;
+use http_body_util::BodyExt;
+use hyper::{Request, StatusCode};
 use mock_engine::{EngineConfig, PdProtocol, Speed, TransferConfig};
 
 use super::{config, expect_no_bookings};
@@ -13,54 +17,87 @@ use super::{config, expect_no_bookings};
 /// Blocks that nobody fetched are held this long.
 const HOLD: Duration = Duration::from_millis(1500);
 
-/// A prompt takes about 20 ms to prefill, and an answer about as long.
+/// How often the engines are looked at: phases last many times longer.
+const TICK: Duration = Duration::from_millis(1);
+
+/// What is under way when a client leaves.
+#[derive(Clone, Copy, Debug)]
+enum During {
+    Prefill,
+    /// The decode engine has the request, and fetches.
+    Transfer,
+    Streaming,
+}
+
+impl During {
+    const ALL: [Self; 3] = [Self::Prefill, Self::Transfer, Self::Streaming];
+}
+
+/// A prompt takes about 25 ms to prefill and to fetch, and an answer twice that.
 fn measured(protocol: PdProtocol) -> EngineConfig {
     let speed = Speed { prefill_tokens_per_s: 20_000.0, decode_ms_per_token: 2.0, speedup: 1.0 };
     let transfer = TransferConfig {
         hold_timeout: HOLD,
         rendezvous_timeout: HOLD,
-        tokens_per_s: 40_000.0,
+        tokens_per_s: 20_000.0,
         ..config(protocol).transfer
     };
     EngineConfig { speed, transfer, ..config(protocol) }
 }
 
-/// Sends `count` requests and breaks each off after another while, so that every phase is hit.
+/// Requests being computed by all `engines`, and waiting there.
+fn load(engines: &[Engine]) -> (usize, usize) {
+    engines.iter().map(Engine::load).fold((0, 0), |sum, (running, waiting)| (sum.0 + running, sum.1 + waiting))
+}
+
+/// Breaks a request off in that phase, the last one after some `chunks`; false when the answer was faster. Nothing else may be under way.
+async fn leave(split: &Split, request: Request<Body>, during: During, chunks: u64) -> bool {
+    // A connection of its own, which breaks with the request.
+    let client = Client::new();
+    let mut opening = pin!(client.open(request));
+    let mut prefilled = false;
+    let answer = loop {
+        tokio::select! {
+            answer = &mut opening => break answer.expect("an answer"),
+            () = tokio::time::sleep(TICK) => {}
+        }
+        let prefilling = load(&split.prefill) != (0, 0);
+        prefilled |= prefilling;
+        let (decoding, fetching) = load(&split.decode);
+        match during {
+            During::Prefill if prefilling => return true,
+            During::Transfer if prefilled && !prefilling && fetching > 0 && decoding == 0 => return true,
+            During::Prefill | During::Transfer | During::Streaming => {}
+        }
+    };
+    assert_eq!(answer.status(), StatusCode::OK);
+    let mut stream = answer.into_body();
+    for _ in 0..chunks {
+        stream.frame().await.expect("more of the answer").expect("an unbroken answer");
+    }
+    matches!(during, During::Streaming) && load(&split.decode).0 > 0
+}
+
+/// Sends `count` requests, one after the other, and breaks a third of them off in each phase.
 async fn abort(protocol: PdProtocol, count: u64) {
     let split = Split::start(&measured(protocol), 2, 2).await;
     let url = split.stack.envoy.url("/v1/chat/completions");
-    let mut running = tokio::task::JoinSet::new();
-    let mut aborted = 0;
+    let mut left = [0; During::ALL.len()];
     for serial in 0..count {
+        let (phase, round) = ((serial % 3) as usize, serial / 3);
+        let during = During::ALL[phase];
         let mut document = prompt::question("mock", serial, 200);
-        document["max_tokens"] = 10.into();
-        document["stream"] = serial.is_multiple_of(2).into();
-        let url = url.clone();
-        running.spawn(async move {
-            // A connection of its own, which breaks with the request.
-            let client = Client::new();
-            let sent = client.send(json(&url, &document));
-            let patience = Duration::from_millis(1 + serial * 7 % 60);
-            tokio::time::timeout(patience, sent).await.is_err()
-        });
-        if running.len() >= 8 {
-            let left = running.join_next().await.expect("some run");
-            aborted += usize::from(left.expect("no panic"));
-        }
-    }
-    while let Some(left) = running.join_next().await {
-        aborted += usize::from(left.expect("no panic"));
-    }
-    assert!(aborted > 0, "nobody left: nothing is shown");
-    // Envoy lets prefill calls go on whose client has left: what was asked for is computed, held, and given up.
-    for engine in &split.prefill {
-        wait::until("idle prefill engines", Duration::from_secs(60), async || {
-            let open =
-                engine.metric("vllm:num_requests_running").await + engine.metric("vllm:num_requests_waiting").await;
-            (open == 0).then_some(())
+        document["max_tokens"] = 30.into();
+        document["stream"] = (matches!(during, During::Streaming) || round.is_multiple_of(2)).into();
+        left[phase] += u64::from(leave(&split, json(&url, &document), during, 1 + round % 4).await);
+        // Envoy lets prefill calls go on whose client has left: what was asked for is computed, held, and given up.
+        wait::until("idle engines", Duration::from_secs(10), async || {
+            (load(&split.prefill) == (0, 0) && load(&split.decode) == (0, 0)).then_some(())
         })
         .await;
     }
+    println!("{protocol:?}: of {count} clients, left during prefill, transfer, streaming: {left:?}");
+    assert!(left.iter().all(|left| *left >= count / 5), "a phase is hardly hit: {left:?} of {count}");
     wait::until("no held blocks", HOLD + Duration::from_secs(1), async || (split.held_blocks() == 0).then_some(()))
         .await;
     expect_no_bookings(&split).await;
