@@ -30,7 +30,7 @@ async fn main() -> Result<()> {
     if split {
         for (name, policy) in replay::splits() {
             // What decode engines report as cached came over from the prefill engines.
-            row(name, "-", &replay::replay_split(&policy, &requests, compression).await?, compression);
+            row(&name, "-", &replay::replay_split(&policy, &requests, compression).await?, compression);
         }
         return Ok(());
     }

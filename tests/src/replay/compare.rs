@@ -118,16 +118,16 @@ impl Served {
     }
 }
 
-/// Ways of choosing prefill and decode targets among two of each, as policies: with their names for tables.
-pub fn splits() -> [(&'static str, Value); 3] {
-    [
-        ("2P+2D, prefill by KV cost", json!({"mode": "kv"})),
-        ("2P+2D, both in turn", json!({"mode": "round_robin"})),
-        (
-            "2P+2D, prefill by KV cost, below 2048 uncached tokens none",
-            json!({"mode": "kv", "disaggregation": {"min_uncached_tokens": 2048}}),
-        ),
-    ]
+/// Uncached tokens below which a conditional hand-over leaves a prompt at its decode target.
+const SHORT_TOKENS: u32 = 2_048;
+
+/// Ways of choosing among two prefill and two decode targets, as policies: with their names for tables.
+pub fn splits() -> [(String, Value); 4] {
+    [("kv", 0), ("kv", SHORT_TOKENS), ("round_robin", 0), ("round_robin", SHORT_TOKENS)].map(|(mode, short)| {
+        let condition = if short == 0 { "always".to_owned() } else { format!("from {short} uncached tokens") };
+        let name = format!("2P+2D, prefill by `{mode}`, {condition}");
+        (name, json!({"mode": mode, "disaggregation": {"min_uncached_tokens": short}}))
+    })
 }
 
 /// Replays `requests` on two fresh prefill and two fresh decode engines (NIXL) under `policy`.
