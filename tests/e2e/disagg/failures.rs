@@ -80,14 +80,15 @@ async fn an_unnoticed_death_costs_one_more_try_and_then_the_hop() {
     for protocol in [PdProtocol::Nixl, PdProtocol::Mooncake, PdProtocol::Trtllm] {
         let mut split = Split::start_with(&config(protocol), 2, 1, without_probes(protocol)).await;
         split.prefill.remove(0).die();
-        for seed in 0..4 {
+        // Which of the two is tried first is a matter of chance.
+        for seed in 0..20 {
             split.stack.chat(&question(seed)).await.expect_ok();
             let decision = split.stack.next_decision().await;
             let handoff = decision.handoff.unwrap_or_else(|| panic!("{protocol:?} served whole: {:?}", decision.whole));
             assert_eq!(handoff.prefill, split.prefill[0].address());
         }
         split.prefill.remove(0).die();
-        split.stack.chat(&question(9)).await.expect_ok();
+        split.stack.chat(&question(99)).await.expect_ok();
         assert_eq!(split.stack.next_decision().await.whole.as_deref(), Some("prefill_failed"), "{protocol:?}");
         assert!(split.stack.envoy.stat("kv_router.handoff.failed").await > 2);
     }
