@@ -63,6 +63,16 @@ impl Suspect {
         target
     }
 
+    /// Waits until Envoy has the state that the bridge shows.
+    async fn envoy_knows(&self) {
+        wait::until("Envoy knows", LIMIT, || async {
+            let pools = self.stack.bridge.get("/workers").await;
+            let envoys = self.stack.bridge.get("/envoys").await;
+            (pools["pools"][0]["table_version"] == envoys["envoys"][0]["tables"][0]).then_some(())
+        })
+        .await;
+    }
+
     /// Expects a failure with this cause, and that nothing is routed by the engine's cache any more.
     async fn expect_mismatch(&mut self, cause: &str) -> Value {
         let target = self.questioned("mismatch").await;
@@ -71,12 +81,7 @@ impl Suspect {
         assert_eq!(target["reason"], format!("parity_{cause}"));
         let labels = format!("reason=\"parity_{cause}\"");
         assert_eq!(self.stack.bridge.metric("kv_bridge_source_state", &labels).await, 1.0);
-        wait::until("Envoy knows", LIMIT, || async {
-            let pools = self.stack.bridge.get("/workers").await;
-            let envoys = self.stack.bridge.get("/envoys").await;
-            (pools["pools"][0]["table_version"] == envoys["envoys"][0]["tables"][0]).then_some(())
-        })
-        .await;
+        self.envoy_knows().await;
         for _ in 0..2 {
             let decision = self.ask(&prompt::question("mock", 0, 100)).await;
             assert_eq!((decision.state.as_str(), decision.overlap.total()), ("mismatch", 0));
@@ -97,6 +102,7 @@ async fn an_engine_that_computes_what_the_filter_says_is_exact() {
     let target = right.questioned("exact").await;
     assert_eq!((&target["reason"], &target["parity"]["difference"]), (&"in_order".into(), &Value::Null));
     assert_eq!(target["parity"]["missing"], 0);
+    right.envoy_knows().await;
     let again = right.ask(&prompt::question("mock", 0, 100)).await;
     assert_eq!((again.state.as_str(), again.overlap.total()), ("exact", again.blocks));
 }
