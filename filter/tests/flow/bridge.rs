@@ -1,11 +1,11 @@
 //! Prompts that the bridge tokenizes, because the core cannot.
 
-use filter::host::fake::{Exchange, FakeAnswer, FakeCall, FakeStream};
+use filter::host::fake::{Exchange, FakeAnswer, FakeStream};
 use kv_routing::block::SequenceHash;
 use kv_routing::target::{Slot, Tier};
 use kv_routing::wire::{BridgeShare, Tokenized};
 
-use crate::stage::{Stage, Thread, chain_of, completion, route};
+use crate::stage::{Stage, Thread, answer, call, chain_of, completion, route};
 
 const BODY: &[u8] = br#"{"model":"base","prompt":"some words"}"#;
 const CHAT: &[u8] = br#"{"model":"base","messages":[{"role":"user","content":"hi"}]}"#;
@@ -23,18 +23,6 @@ fn staged(bridge: BridgeShare) -> Stage {
 fn tokenized(chain: Vec<SequenceHash>) -> FakeAnswer {
     let tokens = chain.len() as u32 * 16 + 5;
     FakeAnswer::of(200, &Tokenized { tokens, exact_tokens: tokens, chain }.encode().unwrap())
-}
-
-fn call(stage: &Stage, exchange: &Exchange) -> FakeCall {
-    let calls = exchange.calls(&stage.threads[0].host);
-    assert_eq!(calls.len(), 1, "{calls:?}");
-    calls[0].clone()
-}
-
-fn answer(stage: &mut Stage, exchange: &Exchange, answer: FakeAnswer) {
-    let number = call(stage, exchange).number;
-    let Thread { host, vm, .. } = &mut stage.threads[0];
-    exchange.answer(host, vm, number, answer);
 }
 
 /// Asserts that the ladder applied, and why.

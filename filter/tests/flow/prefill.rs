@@ -7,7 +7,7 @@ use kv_routing::target::TargetId;
 use kv_routing::wire::{Booking, Bootstrap, Health, Role, TargetEntry};
 use serde_json::{Value, json};
 
-use crate::stage::{Stage, Thread, completion, target};
+use crate::stage::{Stage, Thread, answer, call, completion, target};
 
 const PREFILL: [&str; 2] = ["10.0.0.1:8000", "10.0.0.2:8000"];
 const DECODE: [&str; 2] = ["10.0.0.3:8000", "10.0.0.4:8000"];
@@ -39,19 +39,6 @@ fn rule(stage: &mut Stage, change: impl FnOnce(&mut Disaggregation)) {
 
 fn calls(stage: &Stage, exchange: &Exchange) -> Vec<FakeCall> {
     exchange.calls(&stage.threads[0].host)
-}
-
-/// The one call under way.
-fn call(stage: &Stage, exchange: &Exchange) -> FakeCall {
-    let calls = calls(stage, exchange);
-    assert_eq!(calls.len(), 1, "{calls:?}");
-    calls[0].clone()
-}
-
-fn answer(stage: &mut Stage, exchange: &Exchange, answer: FakeAnswer) {
-    let number = call(stage, exchange).number;
-    let Thread { host, vm, .. } = &mut stage.threads[0];
-    exchange.answer(host, vm, number, answer);
 }
 
 fn nixl_answer() -> FakeAnswer {

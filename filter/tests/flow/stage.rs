@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use filter::config::{Config, IngestConfig, RouteConfig};
 use filter::held::{SLICE_TICK_MS, Ticker};
-use filter::host::fake::{Exchange, FakeEnvoy, FakeHost, FakeStream, ROOT};
+use filter::host::fake::{Exchange, FakeAnswer, FakeCall, FakeEnvoy, FakeHost, FakeStream, ROOT};
 use filter::ingest::IngestStream;
 use filter::vm::Vm;
 use kv_routing::block::{BlockSize, HashSeed, SequenceHash, TokenId, chain};
@@ -266,4 +266,18 @@ impl Stage {
         let data = self.envoy.data.borrow();
         LoadRow::decode(&data[&keys::load_row(row)].0).unwrap()
     }
+}
+
+/// The one call that a request of the first thread has under way.
+pub fn call(stage: &Stage, exchange: &Exchange) -> FakeCall {
+    let calls = exchange.calls(&stage.threads[0].host);
+    assert_eq!(calls.len(), 1, "{calls:?}");
+    calls[0].clone()
+}
+
+/// Answers it.
+pub fn answer(stage: &mut Stage, exchange: &Exchange, answer: FakeAnswer) {
+    let number = call(stage, exchange).number;
+    let Thread { host, vm, .. } = &mut stage.threads[0];
+    exchange.answer(host, vm, number, answer);
 }

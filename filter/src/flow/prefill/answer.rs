@@ -51,8 +51,7 @@ impl Flow {
     ) -> Result<Option<Vec<u8>>, HandoffError> {
         let answer = PrefillAnswer::read(answered)?;
         let protocol = handing.protocol();
-        let target = handing.tries.checked_sub(1).and_then(|at| handing.prefill_target(at));
-        let target = target.ok_or(HandoffError::Unknown("address"))?;
+        let target = handing.tried_target().ok_or(HandoffError::Unknown("address"))?;
         let body = host.request_body(self.config.max_body_bytes as usize);
         match decode_body(protocol, &body, &transfer(protocol, target, handing.random), Some(&answer)) {
             Err(HandoffError::Missing { .. }) if answer.is_complete() => Ok(None),

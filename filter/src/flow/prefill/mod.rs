@@ -113,6 +113,11 @@ impl Handing {
         self.asked.pool.targets.get(*self.prefill.order.get(at)? as usize)
     }
 
+    /// The prefill target tried last.
+    fn tried_target(&self) -> Option<&TargetEntry> {
+        self.prefill_target(self.tries.checked_sub(1)?)
+    }
+
     /// The prefill call is over, if one is under way: answered well, or not.
     fn end_call(&mut self, vm: &mut Vm, host: &impl Host, answered: bool, failed: bool) {
         if let Some(call) = self.call.take() {

@@ -105,8 +105,7 @@ impl Flow {
             host.set_request_header("content-length", body.len().to_string().as_bytes());
         }
         let now = host.now_nanos();
-        let prefill = handing.tries.checked_sub(1).and_then(|at| handing.prefill_target(at));
-        let Some(prefill) = prefill.cloned() else {
+        let Some(prefill) = handing.tried_target().cloned() else {
             return self.unrouted(vm, host, Unrouted::Internal);
         };
         vm.counters.count(host, Counter::HandoffDecodes);

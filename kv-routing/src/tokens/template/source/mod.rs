@@ -1,6 +1,7 @@
 //! What is changed in a template's source before it compiles.
 
 mod edit;
+mod level;
 mod needles;
 mod slices;
 mod sums;

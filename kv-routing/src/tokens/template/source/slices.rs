@@ -3,6 +3,7 @@
 use minijinja::machinery::ast::{Expr, Slice};
 
 use super::edit::{Edit, edited, first_offset};
+use super::level::split_outer;
 use crate::tokens::template::analysis::{Node, tree, walk};
 use crate::tokens::template::error::TemplateError;
 
@@ -43,7 +44,10 @@ fn call_edits(source: &str, slice: &Slice<'_>, start: usize, end: usize) -> Opti
     let tail = source.get(sliced.end_offset as usize..end)?;
     let open = tail.find('[')?;
     let inside = tail.get(open + 1..)?.strip_suffix(']')?;
-    let parts = parts(inside)?;
+    let parts = split_outer(inside, ':');
+    if parts.len() != 3 {
+        return None;
+    }
     let bracket = sliced.end_offset as usize + open;
     let arguments: String =
         parts.iter().map(|part| format!(", {}", if part.trim().is_empty() { "none" } else { part })).collect();
@@ -51,26 +55,6 @@ fn call_edits(source: &str, slice: &Slice<'_>, start: usize, end: usize) -> Opti
         Edit { at: start, dropped: 0, text: format!("{SLICE}(") },
         Edit { at: bracket, dropped: end - bracket, text: format!("{arguments})") },
     ])
-}
-
-/// Splits at the two colons that are in no bracket and no string.
-fn parts(inside: &str) -> Option<[&str; 3]> {
-    let mut depth = 0_i32;
-    let mut quote = None;
-    let mut colons = Vec::new();
-    for (at, char) in inside.char_indices() {
-        match (quote, char) {
-            (Some(open), _) if char == open => quote = None,
-            (Some(_), _) => {}
-            (None, '\'' | '"') => quote = Some(char),
-            (None, '(' | '[' | '{') => depth += 1,
-            (None, ')' | ']' | '}') => depth -= 1,
-            (None, ':') if depth == 0 => colons.push(at),
-            _ => {}
-        }
-    }
-    let [first, second] = *colons.as_slice() else { return None };
-    Some([inside.get(..first)?, inside.get(first + 1..second)?, inside.get(second + 1..)?])
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 use minijinja::machinery::ast::{BinOpKind, Expr, Stmt};
 use minijinja::{Error, ErrorKind, Value};
 
+use super::level::{Level, split_outer};
 use super::tree;
 
 /// Function that a part which is no literal goes through.
@@ -71,40 +72,13 @@ fn close(text: &str, end: &str) -> Option<usize> {
     None
 }
 
-/// How deep in brackets, and whether in a string.
-#[derive(Default)]
-struct Level {
-    depth: i32,
-    quote: Option<char>,
-    escaped: bool,
-}
-
-impl Level {
-    fn is_outer(&self) -> bool {
-        self.depth == 0 && self.quote.is_none()
-    }
-
-    fn pass(&mut self, char: char) {
-        match (self.quote, char) {
-            (Some(_), _) if std::mem::take(&mut self.escaped) => {}
-            (Some(_), '\\') => self.escaped = true,
-            (Some(open), _) if char == open => self.quote = None,
-            (Some(_), _) => {}
-            (None, '\'' | '"') => self.quote = Some(char),
-            (None, '(' | '[' | '{') => self.depth += 1,
-            (None, ')' | ']' | '}') => self.depth -= 1,
-            (None, _) => {}
-        }
-    }
-}
-
 /// The same tag as several, when it prints a sum with a literal.
 fn parts_of(tag: &str) -> Option<String> {
     let inside = tag.strip_prefix("{{")?.strip_suffix("}}")?;
     let open = if inside.starts_with(['-', '+']) { 1 } else { 0 };
     let shut = inside.len() - if inside.get(open..)?.ends_with(['-', '+']) { 1 } else { 0 };
     let (open, inside, shut) = (inside.get(..open)?, inside.get(open..shut)?, inside.get(shut..)?);
-    let parts = split(inside);
+    let parts = split_outer(inside, '+');
     let source = format!("{{{{{inside}}}}}");
     let is_sum = parts.len() > 1 && adds_literal(&source, parts.len() - 1);
     is_sum.then(|| {
@@ -125,22 +99,6 @@ fn is_literal(part: &str) -> bool {
         level.pass(char);
     }
     part.starts_with(['\'', '"']) && outside == 1 && level.is_outer()
-}
-
-/// Splits at the `+` outside of brackets and strings.
-fn split(inside: &str) -> Vec<&str> {
-    let mut level = Level::default();
-    let mut from = 0;
-    let mut parts = Vec::new();
-    for (at, char) in inside.char_indices() {
-        if char == '+' && level.is_outer() {
-            parts.push(inside.get(from..at).unwrap_or_default());
-            from = at + 1;
-        }
-        level.pass(char);
-    }
-    parts.push(inside.get(from..).unwrap_or_default());
-    parts
 }
 
 /// Whether `source` prints a sum of `sums` additions, one part of it a literal text.
