@@ -1,7 +1,5 @@
 //! One KV cache group of one target: its pages, and what they mean in blocks.
 
-use std::collections::HashMap;
-
 use kv_routing::block::{BlockSize, HashSeed, SequenceHash, TokenId};
 use kv_routing::target::Tier;
 
@@ -45,11 +43,11 @@ pub(super) struct NewPage<'a> {
 impl Group {
     pub(super) fn new(keyed: Keyed) -> Self {
         Self {
-            blocks: HashMap::with_hasher(keyed),
-            chunks: HashMap::with_hasher(keyed),
-            parts: HashMap::with_hasher(keyed),
-            wide: HashMap::with_hasher(keyed),
-            seeds: HashMap::with_hasher(keyed),
+            blocks: EngineMap::new(keyed),
+            chunks: EngineMap::new(keyed),
+            parts: EngineMap::new(keyed),
+            wide: EngineMap::new(keyed),
+            seeds: EngineMap::new(keyed),
             strips: Strips::default(),
             orphans: Orphans::new(keyed),
             usual: UsualPages::default(),
@@ -98,15 +96,9 @@ impl Group {
 
     /// Estimated bytes of memory.
     pub(super) fn bytes(&self) -> usize {
-        /// Of a table entry beside key and value.
-        const ENTRY: usize = 1;
-        let table = |capacity: usize, value: usize| capacity * (size_of::<EngineHash>() + value + ENTRY);
-        let pages = self.blocks.capacity() + self.chunks.capacity() + self.parts.capacity();
-        table(pages, size_of::<Page>())
-            + table(self.seeds.capacity(), size_of::<HashSeed>())
-            + self.wide.values().map(|blocks| table(1, 16) + blocks.len() * size_of::<SequenceHash>()).sum::<usize>()
-            + self.strips.bytes()
-            + self.orphans.bytes()
+        let wide: usize = self.wide.values().map(|blocks| size_of_val(&**blocks)).sum();
+        let pages = self.blocks.bytes() + self.chunks.bytes() + self.parts.bytes();
+        pages + self.seeds.bytes() + self.wide.bytes() + wide + self.strips.bytes() + self.orphans.bytes()
     }
 
     /// Where the chain goes on behind `parent`; `None` when the page is not known.
@@ -370,7 +362,7 @@ impl Group {
     pub(super) fn drop_doubtful(&mut self, effects: &mut Effects<'_>) -> u64 {
         let mut doubtful = Vec::new();
         for fit in Fit::ALL {
-            for (hash, page) in self.table(fit) {
+            for (hash, page) in self.table(fit).iter() {
                 doubtful.extend(Tier::ALL.into_iter().filter(|tier| page.is_in_doubt(*tier)).map(|tier| (*hash, tier)));
             }
         }

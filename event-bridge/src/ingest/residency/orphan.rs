@@ -55,8 +55,8 @@ pub(super) struct Orphans {
 impl Orphans {
     pub(super) fn new(keyed: Keyed) -> Self {
         Self {
-            pages: EngineMap::with_hasher(keyed),
-            children: EngineMap::with_hasher(keyed),
+            pages: EngineMap::new(keyed),
+            children: EngineMap::new(keyed),
             order: VecDeque::new(),
             tokens: 0,
             sizes: BTreeMap::new(),
@@ -69,9 +69,8 @@ impl Orphans {
 
     /// Estimated bytes of memory.
     pub(super) fn bytes(&self) -> usize {
-        let entry =
-            size_of::<(EngineHash, Orphan)>() + size_of::<(EngineHash, Vec<EngineHash>)>() + size_of::<EngineHash>();
-        self.pages.len() * entry + self.tokens * size_of::<TokenId>()
+        let names = (self.pages.len() + self.order.capacity()) * size_of::<EngineHash>();
+        self.pages.bytes() + self.children.bytes() + names + self.tokens * size_of::<TokenId>()
     }
 
     /// Whether one of them is a page of its tier's usual size. Engines name the units of unfinished pages, whose parents they
@@ -136,7 +135,9 @@ impl Orphans {
         for tier in Tier::ALL.into_iter().filter(|tier| orphan.page.is_on(*tier)) {
             self.count(orphan.tokens.len(), tier, 1);
         }
-        self.children.entry(orphan.parent).or_default().push(hash);
+        if let Some(children) = self.children.get_or_insert_with(orphan.parent, Vec::new) {
+            children.push(hash);
+        }
         self.pages.insert(hash, orphan);
         self.order.push_back(hash);
         let mut dropped = Dropped::default();

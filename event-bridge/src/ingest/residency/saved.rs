@@ -42,7 +42,7 @@ impl Residency {
             return None;
         }
         let mut pages = Vec::with_capacity(group.blocks.len());
-        for (hash, page) in &group.blocks {
+        for (hash, page) in group.blocks.iter() {
             let block = match page.content() {
                 Content::Block(block) => Some(block),
                 Content::Dead => None,

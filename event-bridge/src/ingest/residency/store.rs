@@ -55,10 +55,11 @@ impl StoreRun<'_, '_> {
             }
             let block = block_hash(before, tokens, &mut keys.images, self.seed);
             let mut is_new = false;
-            let page = self.group.blocks.entry(*hash).or_insert_with(|| {
+            let page = self.group.blocks.get_or_insert_with(*hash, || {
                 is_new = true;
                 Page::new(Content::Block(block), seeded)
             });
+            let Some(page) = page else { continue };
             let is_first = page.hold(self.tier);
             let content = page.content();
             self.note(*hash, Fit::Block, is_first, event);
