@@ -194,3 +194,24 @@ fn what_the_filter_cannot_tokenize_is_rendered_as_the_bridge_does() {
         serde_json::from_slice(&render(r#"{"model": "m", "prompt": "hello world"}"#, true).stdout).unwrap();
     assert_eq!((&plain["tokens"], plain.get("tokenized_by")), (&serde_json::json!([24912, 2375]), None));
 }
+
+#[test]
+fn a_tokenizer_check_compares_texts_and_chats() {
+    let model = tempfile::tempdir().unwrap();
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.deps/tokenizers/qwen2_5");
+    for file in ["tokenizer.json", "tokenizer_config.json"] {
+        std::fs::copy(from.join(file), model.path().join(file))
+            .expect("run `make setup`, it fetches the tokenizers tests need");
+    }
+    let check = || program().args(["tokenizer", "check", "--model-dir"]).arg(model.path()).output().unwrap();
+    let good = check();
+    assert_eq!(good.status.code(), Some(0), "{}", text(&good.stderr));
+    let told = text(&good.stdout);
+    assert!(told.contains("equal to the Hugging Face library on ") && told.contains("chats: equal to "), "{told}");
+    std::fs::write(model.path().join("chat_template.jinja"), "{{ raise_exception('not for chats') }}").unwrap();
+    let told = text(&check().stdout);
+    assert!(
+        told.contains("chats cannot be rendered: the template refuses every") && told.contains("not for chats"),
+        "{told}"
+    );
+}

@@ -25,6 +25,7 @@ fn pool(pool: &PoolSnapshot) -> Value {
         "block_size": pool.block_size.map(|size| size.tokens()),
         "expected_block_size": pool.expected_block_size.map(|size| size.tokens()),
         "tokenizer": tokenizer(&pool.tokenizer),
+        "chats_problem": pool.chats_problem,
         "workers_error": pool.workers_error,
         "eds_error": pool.eds_error,
         "workers": workers,

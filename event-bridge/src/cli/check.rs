@@ -145,7 +145,7 @@ impl Report {
         self.line(2, &format!("tokenizer and chat template from {}", dir.display()));
         let proved = Model::load_with(dir, options).and_then(|mut model| Ok((model.prove()?, model)));
         match proved {
-            Ok((tested, model)) => {
+            Ok(((tested, chats), model)) => {
                 let (texts, tokens) = (tested.texts, tested.tokens);
                 self.line(4, &format!("equal to the Hugging Face library on {texts} texts, {tokens} tokens"));
                 match &model.compiled.report.template_problem {
@@ -153,7 +153,10 @@ impl Report {
                         self.line(4, &format!("chats are tokenized by the bridge: {problem}"));
                     }
                     Some(problem) => self.problem(4, &format!("chats cannot be rendered: {problem}")),
-                    None => {}
+                    None => match chats.problem() {
+                        Some(problem) => self.problem(4, &format!("chats cannot be rendered: {problem}")),
+                        None => self.line(4, &format!("equal to the chat template on {} conversations", chats.equal)),
+                    },
                 }
             }
             Err(error) => self.bridge_tokenizer(dir, options, &error),

@@ -5,13 +5,17 @@ use std::path::Path;
 use kv_routing::tokens::{CacheLimits, Prompter};
 
 use super::CliError;
-use crate::tokenizer::{CompiledTokenizer, ModelFiles, Reference, RenderOptions, SelfTest, compile_files, self_test};
+use crate::tokenizer::{
+    BridgeTokenizer, ChatTest, CompiledTokenizer, ModelFiles, Reference, RenderOptions, SelfTest, compile_files,
+    self_test, self_test_chats,
+};
 
 const CACHE_BYTES: u32 = 16 << 20;
 
 /// A compiled model, and the files it came from.
 pub(super) struct Model {
     pub(super) files: ModelFiles,
+    options: RenderOptions,
     pub(super) compiled: CompiledTokenizer,
     pub(super) prompter: Prompter,
 }
@@ -27,13 +31,15 @@ impl Model {
         let files = ModelFiles::read(dir)?;
         let compiled = compile_files(&files, options)?;
         let prompter = Prompter::load(compiled.bytes.clone(), CacheLimits { bytes: CACHE_BYTES })?;
-        Ok(Self { files, compiled, prompter })
+        Ok(Self { files, options: options.clone(), compiled, prompter })
     }
 
-    /// Compares with the reference library over the built-in corpus.
-    pub(super) fn prove(&mut self) -> Result<SelfTest, CliError> {
+    /// Compares with the reference library, and with the template as it is written, over the built-in corpus.
+    pub(super) fn prove(&mut self) -> Result<(SelfTest, ChatTest), CliError> {
         let reference = self.reference()?;
-        Ok(self_test(&mut self.prompter, &reference)?)
+        let texts = self_test(&mut self.prompter, &reference)?;
+        let judge = BridgeTokenizer::as_written(reference, &self.files, &self.options);
+        Ok((texts, self_test_chats(&mut self.prompter, &judge)?))
     }
 
     /// The reference library on the same files.

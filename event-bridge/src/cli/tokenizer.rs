@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::model::Model;
 use super::{CliError, input, out};
-use crate::tokenizer::{Reference, compare};
+use crate::tokenizer::{ChatTest, Reference, compare};
 
 pub(super) const EXAMPLES: &str = "Examples:
   event-bridge tokenizer check --model-dir /models/qwen3
@@ -31,7 +31,7 @@ pub(super) struct TokenizerArgs {
 enum Command {
     /// Compile a model's tokenizer and chat template to the file that Envoy uses.
     Compile(CompileArgs),
-    /// Compile, and compare with the Hugging Face library over a built-in corpus.
+    /// Compile, and compare texts with the Hugging Face library and chats with the template as written, over a built-in corpus.
     Check(ModelArgs),
     /// Say what a compiled tokenizer is.
     Show(ShowArgs),
@@ -106,7 +106,7 @@ fn compile(args: &CompileArgs) -> Result<(), CliError> {
 
 fn check(args: &ModelArgs) -> Result<(), CliError> {
     let mut model = Model::load(&args.model_dir)?;
-    let tested = model.prove()?;
+    let (tested, chats) = model.prove()?;
     let report = &model.compiled.report;
     let mut text = format!(
         "{}: equal to the Hugging Face library on {} texts, {} tokens\n{}",
@@ -117,12 +117,22 @@ fn check(args: &ModelArgs) -> Result<(), CliError> {
     );
     match &report.template_problem {
         Some(problem) => text.push_str(&format!("chats cannot be rendered: {problem}\n")),
-        None => text.push_str("chat template: usable\n"),
+        None => text.push_str(&told(&chats)),
     }
     for note in &report.notes {
         text.push_str(&format!("note: {note}\n"));
     }
     out::print(&text)
+}
+
+fn told(chats: &ChatTest) -> String {
+    match (chats.problem(), chats.refused) {
+        (Some(problem), _) => format!("chats cannot be rendered: {problem}\n"),
+        (None, refused) => format!(
+            "chats: equal to the template as it is written on {} conversations, {} tokens; it refuses {refused} others\n",
+            chats.equal, chats.tokens
+        ),
+    }
 }
 
 fn show(args: &ShowArgs) -> Result<(), CliError> {

@@ -141,6 +141,13 @@ impl Scrape {
             &labels,
             by_bridge,
         );
+        let no_chats = flag(pool.chats_problem.is_some());
+        self.gauge(
+            "tokenizer_without_chats",
+            "1 while no chat of this pool's model can be rendered exactly, see /workers",
+            &labels,
+            no_chats,
+        );
         self.gauge(
             "tokenizer_ready",
             "1 while the filter has the pool's tokenizer, or none is configured",

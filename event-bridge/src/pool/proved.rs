@@ -1,7 +1,7 @@
 //! Compiled tokenizers that were proved equal to the reference library, kept on disk.
 //!
-//! A file is named by everything the proof depends on: model files, render options and version of this program. It holds the
-//! XXH3-128 of the rest, the tokenizer's id, and its bytes; one that does not match is as good as none. Whoever may write
+//! A file is named by everything the proof depends on: model files, render options, and the code and corpus that prove (`build.rs`), so that
+//! a program with another core or self-test proves anew. It holds the XXH3-128 of the rest, the tokenizer's id, and its bytes; one that does not match is as good as none. Whoever may write
 //! there may change what prompts hash to, so the folder belongs to the bridge alone.
 
 use std::fs;
@@ -15,6 +15,9 @@ use crate::tokenizer::{ModelFiles, RenderOptions};
 
 const DIGEST_BYTES: usize = 16;
 
+/// Hash of the sources that compile and prove, and of the versions of all libraries.
+const PROVER: &str = env!("PROVER");
+
 /// Place of one tokenizer.
 #[derive(Debug)]
 pub(super) struct Proved {
@@ -23,7 +26,12 @@ pub(super) struct Proved {
 
 impl Proved {
     pub(super) fn new(cache_dir: &Path, files: &ModelFiles, options: &RenderOptions) -> Self {
-        let what = format!("{} {:032x} {options:?}", env!("CARGO_PKG_VERSION"), files.hash());
+        Self::by(PROVER, cache_dir, files, options)
+    }
+
+    /// Of what another program, or this one, has proved.
+    fn by(prover: &str, cache_dir: &Path, files: &ModelFiles, options: &RenderOptions) -> Self {
+        let what = format!("{prover} {:032x} {options:?}", files.hash());
         Self { path: cache_dir.join(format!("{:032x}.tokenizer", xxh3_128(what.as_bytes()))) }
     }
 
@@ -36,7 +44,7 @@ impl Proved {
         }
         let id = u64::from_le_bytes(*rest.first_chunk::<8>()?);
         let bytes = file.split_off(DIGEST_BYTES + 8);
-        // Another release may have kept a format that filters of this one do not read.
+        // Somebody else may have put there what filters do not read.
         Tokenizer::load(bytes.clone()).ok()?;
         Some((id, bytes))
     }
@@ -74,5 +82,19 @@ mod tests {
         assert_eq!(here.find(), None);
         let other = ModelFiles { tokenizer: b"{ }".to_vec(), ..ModelFiles::default() };
         assert_ne!(place(&other).path, here.path);
+        let by_another = Proved::by("another program", &scratch.path("cache"), &files, &RenderOptions::default());
+        assert_ne!(by_another.path, here.path);
+    }
+
+    /// Both change the prover's name whenever they change; this fails where they are somewhere else by now.
+    #[test]
+    fn core_and_corpus_are_part_of_the_provers_name() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        for source in
+            ["../kv-routing/src/tokens/image/meta.rs", "src/tokenizer/corpus/conversations.rs", "../Cargo.lock"]
+        {
+            assert!(root.join(source).is_file(), "{source}");
+        }
+        assert!(PROVER.len() == 16 && PROVER.bytes().all(|digit| digit.is_ascii_hexdigit()));
     }
 }

@@ -44,6 +44,8 @@ pub struct PoolSnapshot {
     pub eds_error: Option<String>,
     /// The tokenizer.
     pub tokenizer: TokenizerStatus,
+    /// Why no chat of this model can be rendered, when that is so: only text and token-id prompts are exact.
+    pub chats_problem: Option<String>,
     /// Counts.
     pub counters: Counters,
 }

@@ -57,6 +57,8 @@ pub(super) struct State {
     /// When workers became known.
     known_since: Option<Instant>,
     tokenizer: TokenizerStatus,
+    /// Why no chat can be rendered.
+    chats_problem: Option<String>,
     tokenizer_parts: Option<Arc<TokenizerParts>>,
     bridged: Option<Bridged>,
     counters: Counters,
@@ -123,6 +125,7 @@ impl State {
             workers_error: None,
             known_since: None,
             tokenizer,
+            chats_problem: None,
             tokenizer_parts: None,
             bridged: None,
             counters: Counters::default(),
@@ -214,7 +217,8 @@ impl State {
     /// The tokenizer is compiled, or cannot be.
     pub(super) fn on_tokenizer(&mut self, result: Result<Ready, String>, now: Instant) {
         match result {
-            Ok(Ready { core, bridge }) => {
+            Ok(Ready { core, bridge, chats_problem }) => {
+                self.chats_problem = chats_problem;
                 if let Some(parts) = core {
                     let TokenizerRef { id, bytes, .. } = parts.reference;
                     info!(pool = self.config.name, id = format!("{id:016x}"), bytes, "tokenizer compiled");

@@ -15,7 +15,9 @@ use tracing::{info, warn};
 
 use super::proved::Proved;
 use crate::publish::TokenizerParts;
-use crate::tokenizer::{BridgeTokenizer, ModelFiles, Reference, RenderOptions, compile_files, self_test};
+use crate::tokenizer::{
+    BridgeTokenizer, ModelFiles, Reference, RenderOptions, compile_files, self_test, self_test_chats,
+};
 
 /// Caches of the prompter that the self-test runs in.
 const TEST_CACHE_BYTES: u32 = 1 << 20;
@@ -27,6 +29,8 @@ pub(super) struct Ready {
     pub(super) core: Option<TokenizerParts>,
     /// For what the core cannot do.
     pub(super) bridge: Option<Bridged>,
+    /// Why chats cannot be rendered at all, when they cannot.
+    pub(super) chats_problem: Option<String>,
 }
 
 /// Prompts tokenized by the bridge.
@@ -55,53 +59,63 @@ pub(super) fn compile_in_background(
 /// The core's tokenizer when it can be used, else the bridge's.
 fn prepare(dir: &Path, options: &RenderOptions, cache_dir: Option<&Path>) -> Result<Ready, String> {
     let files = ModelFiles::read(dir).map_err(|error| error.to_string())?;
-    let (core, share, why) = match compile(dir, &files, options, cache_dir) {
-        Ok(parts) if BridgeTokenizer::renders_what_the_core_cannot(&files) => (
-            Some(parts),
-            BridgeShare::Chats,
-            "prompts of chats are harmony, which is not built by a template".to_owned(),
-        ),
-        Ok(parts) => return Ok(Ready { core: Some(parts), bridge: None }),
-        Err(why) => (None, BridgeShare::All, why),
+    let ready = match compile(dir, &files, options, cache_dir) {
+        Ok(ready) if BridgeTokenizer::renders_what_the_core_cannot(&files) => {
+            let why = "prompts of chats are harmony, which is not built by a template".to_owned();
+            let tokenizer = BridgeTokenizer::load(&files, options).map_err(|error| format!("{why}; {error}"))?;
+            let bridge = Bridged { tokenizer: Arc::new(tokenizer), share: BridgeShare::Chats, why };
+            Ready { bridge: Some(bridge), chats_problem: None, ..ready }
+        }
+        Ok(ready) => ready,
+        Err(why) => {
+            let tokenizer = BridgeTokenizer::load(&files, options).map_err(|error| format!("{why}; {error}"))?;
+            let chats_problem = tokenizer.template_problem().map(ToString::to_string);
+            let bridge = Bridged { tokenizer: Arc::new(tokenizer), share: BridgeShare::All, why };
+            Ready { core: None, bridge: Some(bridge), chats_problem }
+        }
     };
-    let tokenizer = BridgeTokenizer::load(&files, options).map_err(|error| format!("{why}; {error}"))?;
-    if let Some(problem) = tokenizer.template_problem() {
-        warn!(dir = %dir.display(), %problem, "chats cannot be rendered, only text and token-id prompts are exact");
+    if let Some(problem) = &ready.chats_problem {
+        warn!(dir = %dir.display(), problem, "chats cannot be rendered, only text and token-id prompts are exact");
     }
-    let bridge = Bridged { tokenizer: Arc::new(tokenizer), share, why };
-    Ok(Ready { core, bridge: Some(bridge) })
+    Ok(ready)
 }
 
 /// Compiles the tokenizer and compares it with the reference library over the built-in corpus, unless that was done before.
-fn compile(
-    dir: &Path,
-    files: &ModelFiles,
-    options: &RenderOptions,
-    cache_dir: Option<&Path>,
-) -> Result<TokenizerParts, String> {
+fn compile(dir: &Path, files: &ModelFiles, options: &RenderOptions, cache_dir: Option<&Path>) -> Result<Ready, String> {
     let started = Instant::now();
     let proved = cache_dir.map(|cache_dir| Proved::new(cache_dir, files, options));
     if let Some((id, bytes)) = proved.as_ref().and_then(Proved::find) {
         let took_ms = started.elapsed().as_millis() as u64;
         info!(dir = %dir.display(), took_ms, "compiled tokenizer taken from the cache, proved before");
-        return parts(id, bytes, files.added_ids());
+        let chats_problem = files.templates(options.content_format).err().map(|problem| problem.to_string());
+        return Ok(Ready { core: Some(parts(id, bytes, files.added_ids())?), bridge: None, chats_problem });
     }
     let compiled = compile_files(files, options).map_err(|error| error.to_string())?;
-    if let Some(problem) = &compiled.report.template_problem {
-        warn!(dir = %dir.display(), %problem, "chats cannot be rendered, only text and token-id prompts are exact");
-    }
     let limits = CacheLimits { bytes: TEST_CACHE_BYTES };
     let mut core = Prompter::load(compiled.bytes.clone(), limits).map_err(|error| error.to_string())?;
     let reference = Reference::load(files).map_err(|error| error.to_string())?;
     let tested = self_test(&mut core, &reference).map_err(|error| format!("self-test failed: {error}"))?;
+    let judge = BridgeTokenizer::as_written(reference, files, options);
+    let template_problem = compiled.report.template_problem.as_ref().map(ToString::to_string);
+    let parts = parts(compiled.id, compiled.bytes, files.added_ids())?;
+    let chats = match self_test_chats(&mut core, &judge) {
+        Ok(chats) => chats,
+        Err(difference) if difference.concerns_rendering() => {
+            let why = format!("self-test failed: {difference}");
+            let bridge = Bridged { tokenizer: Arc::new(judge), share: BridgeShare::Chats, why };
+            return Ok(Ready { core: Some(parts), bridge: Some(bridge), chats_problem: None });
+        }
+        Err(difference) => return Err(format!("self-test failed: {difference}")),
+    };
     let (texts, tokens, took_ms) = (tested.texts, tested.tokens, started.elapsed().as_millis() as u64);
-    info!(dir = %dir.display(), texts, tokens, took_ms, "tokenizer compiled and proved equal to the reference");
-    if let Some(proved) = proved
-        && let Err(error) = proved.keep(compiled.id, &compiled.bytes)
+    let (conversations, refused) = (chats.equal, chats.refused);
+    info!(dir = %dir.display(), texts, tokens, conversations, refused, took_ms, "tokenizer compiled and proved equal to the reference");
+    if let (Some(proved), None) = (proved, chats.problem())
+        && let Err(error) = proved.keep(parts.reference.id, &parts.parts.concat())
     {
         warn!(%error, "the proved tokenizer cannot be kept in cache_dir");
     }
-    parts(compiled.id, compiled.bytes, files.added_ids())
+    Ok(Ready { core: Some(parts), bridge: None, chats_problem: template_problem.or_else(|| chats.problem()) })
 }
 
 /// Cuts a compiled tokenizer to pieces that fit a push.

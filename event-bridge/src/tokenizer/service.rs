@@ -3,7 +3,7 @@
 use kv_routing::block::{TokenId, chain};
 use kv_routing::openai::{Endpoint, Exactness, InferenceRequest, MediaId, PromptInput, ToolChoice};
 use kv_routing::tokens::template::{
-    HARMONY, RenderError, Rendered, Renderer, RequestedFormat, TemplateError, strftime,
+    HARMONY, RenderError, Rendered, Renderer, RequestedFormat, TemplateConfig, TemplateError, strftime,
 };
 use kv_routing::tokens::{HashPlan, stand_in};
 use kv_routing::wire::{Tokenized, UnixMillis};
@@ -76,9 +76,22 @@ impl BridgeTokenizer {
     /// # Errors
     /// [`ReferenceError`] when the library does not take the files. A template that cannot be used shows at the first chat.
     pub fn load(files: &ModelFiles, options: &RenderOptions) -> Result<Self, ReferenceError> {
-        let reference = Reference::load(files)?;
+        Ok(Self::with(Reference::load(files)?, files, options, Renderer::compile))
+    }
+
+    /// Another one, which renders templates as they are written: independent of how the filter changes them before use.
+    pub fn as_written(reference: Reference, files: &ModelFiles, options: &RenderOptions) -> Self {
+        Self::with(reference, files, options, Renderer::compile_as_written)
+    }
+
+    fn with(
+        reference: Reference,
+        files: &ModelFiles,
+        options: &RenderOptions,
+        compile: fn(TemplateConfig) -> Result<Renderer, TemplateError>,
+    ) -> Self {
         let template = files.templates(options.content_format).map(|template| options.apply(template));
-        Ok(match template.and_then(Renderer::compile) {
+        match template.and_then(compile) {
             Ok(renderer) => Self { reference, chats: Chats::Template(Box::new(renderer)) },
             Err(error) if is_harmony(&error) => Self {
                 reference: reference.literal(),
@@ -88,7 +101,7 @@ impl BridgeTokenizer {
                 },
             },
             Err(error) => Self { reference, chats: Chats::Not(error) },
-        })
+        }
     }
 
     /// Whether chats of this model can be rendered here and not in the filter.

@@ -22,6 +22,7 @@ impl State {
             workers_error: self.workers_error.clone(),
             eds_error: self.endpoints.error().cloned(),
             tokenizer: self.tokenizer.clone(),
+            chats_problem: self.chats_problem.clone(),
             counters: self.counters,
         }
     }

@@ -1,6 +1,9 @@
-//! The built-in corpus of the self-test: our own text, chosen to touch every rule of the known tokenizers.
+//! The built-in corpus of the self-test: our own texts and conversations, chosen to touch every rule of the known tokenizers and templates.
 
+mod conversations;
 pub mod generate;
+
+pub use conversations::{Conversation, conversations};
 
 /// All texts.
 pub fn texts() -> Vec<String> {

@@ -60,10 +60,25 @@ impl Renderer {
     /// # Errors
     /// [`TemplateError`] when one does not compile or the default variables are not a JSON object.
     pub fn compile(config: TemplateConfig) -> Result<Self, TemplateError> {
+        Self::compile_with(config, source::prepare)
+    }
+
+    /// Compiles the templates as their authors wrote them, generation blocks aside, for comparing: [`Renderer::compile`] changes how they
+    /// look for texts, cut and add them. Slower, and minijinja panics where such a template cuts an empty value backwards.
+    ///
+    /// # Errors
+    /// As [`Renderer::compile`].
+    pub fn compile_as_written(config: TemplateConfig) -> Result<Self, TemplateError> {
+        Self::compile_with(config, |source| Ok(source::plain_scopes(source).into_owned()))
+    }
+
+    fn compile_with(
+        config: TemplateConfig,
+        prepare: fn(&str) -> Result<String, TemplateError>,
+    ) -> Result<Self, TemplateError> {
         let mut env = environment();
         let mut add = |name: &'static str, template: &str| {
-            env.add_template_owned(name, source::prepare(template)?)
-                .map_err(|error| TemplateError::Syntax(describe(&error)))
+            env.add_template_owned(name, prepare(template)?).map_err(|error| TemplateError::Syntax(describe(&error)))
         };
         add(DEFAULT, &config.template)?;
         if let Some(template) = &config.tool_template {
