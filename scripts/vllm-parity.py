@@ -8,6 +8,7 @@ one that adds special tokens, and with a template that shows whatever a template
 
 The engine's tokens are those of its answer (`return_token_ids`); of its `/render` for bodies whose answers have only their
 number, which must agree; of its `/tokenize` for embeddings. Where `/tokenize` knows what the body says, it must agree too.
+The bridge's own check with an engine must agree with the right model, and name what differs with another one.
 A body that the filter labels as approximate is counted apart, whatever its tokens, and so is one that the engine refuses.
 """
 
@@ -157,8 +158,26 @@ def compute(arguments, model):
         engine = vllm_engine.Engine(name, model, options)
         print(f"vLLM {engine.ask('/version')['version']}, {name}, with Qwen3's tokenizer and template:", flush=True)
         passed &= send(engine, own, arguments.connections)
+        if name == "generating":
+            passed &= check_with_engine(arguments.bridge, engine, model)
         engine.end()
     summarize(requests)
+    return passed
+
+
+def check_with_engine(program, engine, model):
+    """The bridge asks the engine itself: with its own model it must find them equal, with any other it must say what differs."""
+    llama, bare = (model.with_name(name) for name in ("llama3_1", "bare"))
+    cases = [(model, 0, "equal for "), (llama, 4, "another tokenizer's"), (bare, 4, "compare its chat template")]
+    passed = True
+    for folder, status, words in cases:
+        command = [program, "tokenizer", "check", "--model-dir", folder, "--engine", engine.url.removeprefix("http://")]
+        done = subprocess.run(command, text=True, capture_output=True)
+        told = (done.stdout if status == 0 else done.stderr).strip().split("\n")[-1]
+        print(f"  the bridge asks the engine, configured with {folder.name}: {told[:300]}")
+        if done.returncode != status or words not in told:
+            print(f"FAILED: exit code {done.returncode} instead of {status}, or it does not say {words!r}: {done.stderr}")
+            passed = False
     return passed
 
 

@@ -11,6 +11,7 @@
 //! | [`ingest`] | order, gaps and restarts of streams; events to the prefix index of a pool; no sockets, no clock |
 //! | [`pool`] | owner of a pool's state; who is in the target table, which pages changed |
 //! | [`eds`] | Envoy's endpoint file |
+//! | [`cross_check`] | our prompts against those an engine says it computes |
 //! | [`policy`] | route policies: documents to what the filter evaluates |
 //! | [`explain`] | what the filter would do with a request now |
 //! | [`simulate`] | a trace replayed against modelled engines, to judge a policy by |
@@ -25,6 +26,7 @@ pub mod bridge;
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod cross_check;
 pub mod discovery;
 pub mod eds;
 pub mod engine;

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::reply::{Reply, ok};
 use super::state::AdminState;
 use crate::config::{EventFeed, EventStream};
+use crate::cross_check::{Counts, Outcome};
 use crate::ingest::{Finding, ParityCounts, SourceReport};
 use crate::pool::{Member, MemberTarget, PoolGone, PoolSnapshot, TokenizerStatus};
 use crate::stream::StreamStats;
@@ -60,9 +61,35 @@ fn worker(pool: &PoolSnapshot, member: &Member) -> Value {
         "in_target_table": member.in_table(),
         "handoff_error": member.handoff_error,
         "restarts": member.restarts,
+        "engine_check": pool.checks_with_engine.then(|| engine_check(pool.checks.get(&member.spec.address))),
         "process_start": member.load.process_start,
         "targets": targets,
     })
+}
+
+/// Whether the engine computes what is hashed here.
+fn engine_check(outcome: Option<&Outcome>) -> Value {
+    match outcome {
+        None => json!({ "status": "pending" }),
+        Some(Outcome::Agrees(Counts { equal, tokens, refused, unanswered })) => json!({
+            "status": Outcome::AGREES,
+            "equal": equal,
+            "tokens": tokens,
+            "refused_by_both": refused,
+            "unanswered": unanswered,
+        }),
+        Some(Outcome::Differs(difference)) => json!({
+            "status": Outcome::DIFFERS,
+            "why": difference.to_string(),
+            "prompt": difference.prompt,
+            "differs_at_token": difference.at,
+            "filter_tokens": difference.ours.as_ref().ok(),
+            "engine_tokens": difference.theirs,
+        }),
+        Some(Outcome::Unanswered { why, again }) => {
+            json!({ "status": Outcome::UNANSWERED, "why": why, "again": again })
+        }
+    }
 }
 
 fn target(pool: &PoolSnapshot, member: &Member, target: &MemberTarget) -> Value {

@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use crate::bridge::StartError;
 use crate::config::ConfigError;
+use crate::cross_check::Difference;
 use crate::policy::Refused;
 use crate::probe::ProbeError;
 use crate::tokenizer::{BridgeError, CompileError, FirstDifference, ReferenceError};
@@ -57,6 +58,9 @@ pub enum CliError {
     /// The filter's core and the reference library differ.
     #[error("the filter's core differs from the reference: {0}")]
     Difference(#[from] FirstDifference),
+    /// An engine computes other prompts than the filter hashes.
+    #[error("the engine computes other prompts than the filter: {0}")]
+    Engine(Box<Difference>),
     /// A prompt cannot be tokenized by the reference library either.
     #[error(transparent)]
     Bridge(#[from] BridgeError),
@@ -99,12 +103,12 @@ pub enum CliError {
 }
 
 impl CliError {
-    /// Exit code of the process: 4 says that core and reference differ, so that scripts can tell it from a broken file.
+    /// Exit code of the process: 4 says that the core differs from reference or engine, so that scripts can tell it from a broken file.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,
             Self::Config(_) | Self::Policy { .. } => 3,
-            Self::Difference(_) => 4,
+            Self::Difference(_) | Self::Engine(_) => 4,
             Self::Start(_)
             | Self::NotEverywhere { .. }
             | Self::Unusable(_)

@@ -15,7 +15,7 @@ const CACHE_BYTES: u32 = 16 << 20;
 /// A compiled model, and the files it came from.
 pub(super) struct Model {
     pub(super) files: ModelFiles,
-    options: RenderOptions,
+    pub(super) options: RenderOptions,
     pub(super) compiled: CompiledTokenizer,
     pub(super) prompter: Prompter,
 }

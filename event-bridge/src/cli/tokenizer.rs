@@ -1,25 +1,35 @@
 //! `event-bridge tokenizer`: compile, check, show, encode.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use kv_routing::block::TokenId;
 use kv_routing::tokens::{Prompter, Tokenizer};
+use kv_routing::wire::BridgeShare;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::model::Model;
 use super::{CliError, input, out};
-use crate::tokenizer::{ChatTest, Reference, compare};
+use crate::config::WorkerAddress;
+use crate::cross_check::{self, Counts, Ours, Outcome};
+use crate::probe::WorkerClient;
+use crate::tokenizer::{BridgeTokenizer, ChatTest, Reference, compare};
+
+/// Longest wait for one answer of an engine.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) const EXAMPLES: &str = "Examples:
   event-bridge tokenizer check --model-dir /models/qwen3
+  event-bridge tokenizer check --model-dir /models/qwen3 --engine 10.0.0.11:8000
   event-bridge tokenizer compile --model-dir /models/qwen3 --output qwen3.kvtok
   event-bridge tokenizer show qwen3.kvtok
   echo 'Hello world' | event-bridge tokenizer encode --model-dir /models/qwen3
   event-bridge tokenizer encode --model-dir /models/qwen3 --json-lines --reference < texts.jsonl
 
-`check` and `encode --reference` exit with 4 and print the first difference when core and Hugging Face library differ.";
+`check` and `encode --reference` exit with 4 and print the first difference when the core differs from Hugging Face library or engine.";
 
 #[derive(Debug, Args)]
 pub(super) struct TokenizerArgs {
@@ -32,7 +42,7 @@ enum Command {
     /// Compile a model's tokenizer and chat template to the file that Envoy uses.
     Compile(CompileArgs),
     /// Compile, and compare texts with the Hugging Face library and chats with the template as written, over a built-in corpus.
-    Check(ModelArgs),
+    Check(CheckArgs),
     /// Say what a compiled tokenizer is.
     Show(ShowArgs),
     /// Print token ids as one JSON array per text.
@@ -44,6 +54,15 @@ struct ModelArgs {
     /// Folder with tokenizer.json and its companions.
     #[arg(long, value_name = "DIR")]
     model_dir: PathBuf,
+}
+
+#[derive(Debug, Args)]
+struct CheckArgs {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Ask this engine, too, what it makes of some 60 of the prompts, and fail at the first that differs.
+    #[arg(long, value_name = "HOST:PORT")]
+    engine: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -104,13 +123,13 @@ fn compile(args: &CompileArgs) -> Result<(), CliError> {
     ))
 }
 
-fn check(args: &ModelArgs) -> Result<(), CliError> {
-    let mut model = Model::load(&args.model_dir)?;
+fn check(args: &CheckArgs) -> Result<(), CliError> {
+    let mut model = Model::load(&args.model.model_dir)?;
     let (tested, chats) = model.prove()?;
     let report = &model.compiled.report;
     let mut text = format!(
         "{}: equal to the Hugging Face library on {} texts, {} tokens\n{}",
-        args.model_dir.display(),
+        args.model.model_dir.display(),
         tested.texts,
         tested.tokens,
         described(&model.compiled.bytes)?
@@ -122,7 +141,34 @@ fn check(args: &ModelArgs) -> Result<(), CliError> {
     for note in &report.notes {
         text.push_str(&format!("note: {note}\n"));
     }
-    out::print(&text)
+    out::print(&text)?;
+    match &args.engine {
+        Some(address) => ask(address, model),
+        None => Ok(()),
+    }
+}
+
+/// Compares with a running engine.
+fn ask(address: &str, model: Model) -> Result<(), CliError> {
+    let worker = WorkerAddress::parse(address).map_err(|error| CliError::Usage(format!("--engine: {error}")))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|source| CliError::System { what: "cannot start the runtime", source })?;
+    let Model { files, options, compiled, .. } = model;
+    let bridge = if BridgeTokenizer::renders_what_the_core_cannot(&files) {
+        Some((Arc::new(BridgeTokenizer::load(&files, &options)?), BridgeShare::Chats))
+    } else {
+        None
+    };
+    let ours = Ours { core: Some(compiled.bytes), bridge };
+    let client = WorkerClient::new(&worker, TIMEOUT);
+    let (outcome, _) = runtime.block_on(cross_check::run(&client, ours, cross_check::Model { files, options }));
+    match outcome {
+        Outcome::Agrees(Counts { equal, tokens, refused, unanswered }) => out::print(&format!(
+            "engine {worker}: equal for {equal} prompts, {tokens} tokens; {refused} refused by both, {unanswered} not answered\n"
+        )),
+        Outcome::Differs(difference) => Err(CliError::Engine(difference)),
+        Outcome::Unanswered { why, .. } => Err(CliError::Input(format!("engine {worker}: {why}"))),
+    }
 }
 
 fn told(chats: &ChatTest) -> String {

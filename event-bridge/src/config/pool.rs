@@ -43,6 +43,8 @@ pub struct PoolConfig {
     pub model_dir: Option<PathBuf>,
     /// Where compiled tokenizers that were proved are kept, so that a restart need not do it again.
     pub cache_dir: Option<PathBuf>,
+    /// Whether engines are asked for their tokens of built-in prompts, which are compared with ours.
+    pub check_with_engine: bool,
     /// How the engine renders chats, where the model's files do not say it.
     pub chat: RenderOptions,
     /// Block size the operator expects; the one in force is learned from events.
@@ -146,6 +148,7 @@ pub(super) fn resolve(raw: RawPool, field: &str, dir: &Path) -> Result<PoolConfi
         adapters,
         model_dir,
         cache_dir,
+        check_with_engine,
         block_size,
         cluster,
         eds_file,
@@ -209,6 +212,7 @@ pub(super) fn resolve(raw: RawPool, field: &str, dir: &Path) -> Result<PoolConfi
         adapters,
         model_dir: model_dir.map(|path| dir.join(path)),
         cache_dir: cache_dir.map(|path| dir.join(path)),
+        check_with_engine: check_with_engine.unwrap_or(false),
         chat: resolve_chat(chat, &format!("{field}.chat"))?,
         block_size: block_size.map(|size| resolve_block_size(size, &format!("{field}.block_size"))).transpose()?,
         cluster: required(cluster.as_deref().unwrap_or(DEFAULT_CLUSTER), &format!("{field}.cluster"))?,

@@ -81,6 +81,7 @@ pub(super) struct RawPool {
     pub(super) adapters: Vec<String>,
     pub(super) model_dir: Option<PathBuf>,
     pub(super) cache_dir: Option<PathBuf>,
+    pub(super) check_with_engine: Option<bool>,
     pub(super) block_size: Option<u32>,
     pub(super) cluster: Option<String>,
     pub(super) eds_file: Option<PathBuf>,

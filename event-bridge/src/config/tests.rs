@@ -66,6 +66,7 @@ fn the_example_states_the_defaults() {
     assert_eq!(example.push, minimal.push);
     let (example, minimal) = (&example.pools[0], &minimal.pools[0]);
     assert_eq!(example.cluster, minimal.cluster);
+    assert_eq!(example.check_with_engine, minimal.check_with_engine);
     assert_eq!(example.engine, minimal.engine);
     assert_eq!(example.drain, minimal.drain);
     assert_eq!(example.probe, minimal.probe);

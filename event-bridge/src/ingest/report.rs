@@ -14,7 +14,7 @@ pub enum Parity {
     Unknown,
     /// Seen.
     Shown,
-    /// Prompts were answered and never announced, for what is likely this cause.
+    /// Prompts were answered and never announced, or the engine said that it computes others, for what is likely this cause.
     Failed(Cause),
 }
 

@@ -13,6 +13,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use super::live::{Labels, Metrics};
+use crate::cross_check::Outcome;
 use crate::ingest::SourceReport;
 use crate::policy::TallySummary;
 use crate::pool::{Member, MemberTarget, PoolSnapshot, TokenizerStatus};
@@ -154,6 +155,16 @@ impl Scrape {
             &labels,
             loaded,
         );
+        let results = [Outcome::AGREES, Outcome::DIFFERS, Outcome::UNANSWERED];
+        for result in results.into_iter().filter(|_| pool.checks_with_engine) {
+            let count = pool.checks.values().filter(|outcome| outcome.as_str() == result).count();
+            self.gauge(
+                "engine_checks",
+                "Workers by what they said when asked for their tokens of built-in prompts: agrees, differs, unanswered",
+                &[labels.as_slice(), &[("result", result.to_owned())]].concat(),
+                count as f64,
+            );
+        }
         self.count("decisions", "Routing decisions of this pool reported by Envoys", &labels, pool.counters.decisions);
         self.count(
             "decision_prompt_tokens",

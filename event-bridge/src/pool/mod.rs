@@ -17,6 +17,7 @@
 //! | `message`, `snapshot` | what others ask of it, and what they see |
 
 mod endpoints;
+mod engine_checks;
 mod member;
 mod membership;
 #[cfg(test)]

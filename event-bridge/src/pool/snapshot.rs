@@ -10,6 +10,7 @@ use kv_routing::wire::TokenizerRef;
 use super::member::Member;
 use super::state::Counters;
 use crate::config::WorkerAddress;
+use crate::cross_check::Outcome;
 use crate::ingest::{Finding, SourceReport};
 use crate::stream::StreamStats;
 
@@ -46,6 +47,10 @@ pub struct PoolSnapshot {
     pub tokenizer: TokenizerStatus,
     /// Why no chat of this model can be rendered, when that is so: only text and token-id prompts are exact.
     pub chats_problem: Option<String>,
+    /// Whether engines are asked for their tokens.
+    pub checks_with_engine: bool,
+    /// What they said, by worker.
+    pub checks: BTreeMap<WorkerAddress, Outcome>,
     /// Counts.
     pub counters: Counters,
 }

@@ -1,5 +1,6 @@
 //! A pool's state, and what each message does to it.
 
+mod checks;
 mod show;
 mod tell;
 mod workers;
@@ -17,6 +18,7 @@ use tokio::time::Instant;
 use tracing::{error, info, warn};
 
 use super::endpoints::Endpoints;
+use super::engine_checks::EngineChecks;
 use super::membership::Membership;
 use super::message::{PageBatch, PageOutcome};
 use super::pages::PageQueues;
@@ -33,6 +35,8 @@ use crate::policy::ShadowTally;
 use crate::publish::{Catalog, EnvoyIndex, EnvoyStatus, TokenizerParts};
 use crate::stream::StreamEvent;
 use crate::tokenizer::BridgeTokenizer;
+
+pub(super) use checks::{Checked, CheckedSender};
 
 /// Everything a pool knows.
 pub(super) struct State {
@@ -61,6 +65,8 @@ pub(super) struct State {
     chats_problem: Option<String>,
     tokenizer_parts: Option<Arc<TokenizerParts>>,
     bridged: Option<Bridged>,
+    checks: EngineChecks,
+    checked: CheckedSender,
     counters: Counters,
     block_size_reported: bool,
 }
@@ -88,7 +94,7 @@ impl State {
         catalog: Catalog,
         envoys: Vec<watch::Receiver<EnvoyStatus>>,
         tally: ShadowTally,
-        (runners, warm): (Runners, WarmFiles),
+        (runners, warm, checked): (Runners, WarmFiles, CheckedSender),
     ) -> Self {
         let ingest = Ingest::new(IngestConfig {
             limits: IndexLimits { max_blocks: config.limits.max_blocks },
@@ -128,6 +134,8 @@ impl State {
             chats_problem: None,
             tokenizer_parts: None,
             bridged: None,
+            checks: EngineChecks::default(),
+            checked,
             counters: Counters::default(),
             block_size_reported: false,
         }
@@ -162,6 +170,7 @@ impl State {
         self.judge_parity(now);
         self.refresh_sources();
         self.tick_warm(now);
+        self.ask_engine(now);
         let left = self.membership.expire(now, self.config.drain, |version| {
             self.envoys.iter().all(|envoy| envoy.borrow().has_table(self.id, version))
         });

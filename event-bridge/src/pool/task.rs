@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::message::PoolRequest;
 use super::runners::Runners;
-use super::state::State;
+use super::state::{Checked, State};
 use super::tokenizer::{self, Ready};
 use super::warm::WarmFiles;
 use crate::config::{PoolConfig, WarmStart};
@@ -26,6 +26,7 @@ const EVENTS_AT_ONCE: usize = 64;
 const EVENT_QUEUE: usize = 1024;
 const REPORT_QUEUE: usize = 256;
 const WORKERS_QUEUE: usize = 4;
+const CHECKS_QUEUE: usize = 1;
 const TICK: Duration = Duration::from_millis(50);
 /// Ingest is ticked every so many ticks.
 const INGEST_TICKS: u64 = 10;
@@ -58,6 +59,7 @@ impl PoolTask {
         let (events_tx, events) = mpsc::channel(EVENT_QUEUE);
         let (reports_tx, reports) = mpsc::channel(REPORT_QUEUE);
         let (workers_tx, workers) = mpsc::channel(WORKERS_QUEUE);
+        let (checked_tx, checked) = mpsc::channel(CHECKS_QUEUE);
         let source = config.workers.clone();
         let watching =
             tokio::spawn(discovery::watch(source, config.worker_defaults.clone(), config.limits, workers_tx));
@@ -67,8 +69,8 @@ impl PoolTask {
             .map(|dir| tokenizer::compile_in_background(dir, config.chat.clone(), config.cache_dir.clone()));
         let runners = Runners::new(config.probe.clone(), config.engine, events_tx, reports_tx);
         let warm = WarmFiles::new(warm_start, config.name.clone());
-        let state = State::new(id, config, epoch, catalog, envoys, tally, (runners, warm));
-        let inputs = Inputs { requests, events, reports, workers, tokenizer };
+        let state = State::new(id, config, epoch, catalog, envoys, tally, (runners, warm, checked_tx));
+        let inputs = Inputs { requests, events, reports, workers, tokenizer, checked };
         serve(state, inputs, wakes, intake).await;
         watching.abort();
     }
@@ -80,6 +82,7 @@ struct Inputs {
     reports: mpsc::Receiver<ProbeReport>,
     workers: mpsc::Receiver<WorkersUpdate>,
     tokenizer: Option<oneshot::Receiver<Result<Ready, String>>>,
+    checked: mpsc::Receiver<Checked>,
 }
 
 async fn serve(mut state: State, mut inputs: Inputs, wakes: Wakes, intake: CancellationToken) {
@@ -105,6 +108,7 @@ async fn serve(mut state: State, mut inputs: Inputs, wakes: Wakes, intake: Cance
                 state.on_workers(update, Instant::now());
                 wakes.wake_all();
             }
+            Some(checked) = inputs.checked.recv(), if !stopped => state.on_checked(checked, Instant::now()),
             result = compiled(&mut inputs.tokenizer) => state.on_tokenizer(result, Instant::now()),
             _ = ticks.tick(), if !stopped => {
                 tick += 1;

@@ -1,6 +1,7 @@
 //! The whole bridge in this process, against an ingest listener and workers that only pretend.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+mod engine_checks;
 mod envoy;
 mod envoys;
 mod events;

@@ -13,6 +13,7 @@ pub(crate) struct FakeWorker {
     address: SocketAddr,
     probes: Arc<AtomicU64>,
     running: Arc<AtomicU64>,
+    started: Arc<AtomicU64>,
     task: AbortHandle,
 }
 
@@ -23,21 +24,34 @@ impl FakeWorker {
 
     /// Starts where a former one was.
     pub(crate) async fn start_at(address: SocketAddr) -> Self {
+        Self::serve(address, Router::new()).await
+    }
+
+    /// One that answers more than probes.
+    pub(crate) async fn start_with(more: Router) -> Self {
+        Self::serve("127.0.0.1:0".parse().unwrap(), more).await
+    }
+
+    async fn serve(address: SocketAddr, more: Router) -> Self {
         let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (probes, running) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-        let (count, load) = (Arc::clone(&probes), Arc::clone(&running));
-        let router = Router::new()
+        let started = Arc::new(AtomicU64::new(5));
+        let (count, load, process) = (Arc::clone(&probes), Arc::clone(&running), Arc::clone(&started));
+        let router = more
             .route("/health", get(move || async move { format!("probe {}", count.fetch_add(1, Ordering::Relaxed)) }))
             .route(
                 "/metrics",
                 get(move || async move {
                     let running = load.load(Ordering::Relaxed);
-                    format!("vllm:num_requests_running{{engine=\"0\"}} {running}\nprocess_start_time_seconds 5\n")
+                    let started = process.load(Ordering::Relaxed);
+                    format!(
+                        "vllm:num_requests_running{{engine=\"0\"}} {running}\nprocess_start_time_seconds {started}\n"
+                    )
                 }),
             );
         let task = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Self { address, probes, running, task: task.abort_handle() }
+        Self { address, probes, running, started, task: task.abort_handle() }
     }
 
     pub(crate) fn address(&self) -> String {
@@ -51,6 +65,11 @@ impl FakeWorker {
     /// Health probes so far.
     pub(crate) fn probes(&self) -> u64 {
         self.probes.load(Ordering::Relaxed)
+    }
+
+    /// Is another process from now on.
+    pub(crate) fn restart(&self) {
+        self.started.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Sets the number of requests it says it runs.

@@ -92,6 +92,12 @@ fn the_first_difference_is_named() {
     let both = tested(&raising, &raising).unwrap();
     assert_eq!((both.refused, both.problem()), (1, None));
 
+    // Prints contents as JSON, where the place of an image cannot be found.
+    let printing = with_template(&files, |_| {
+        "{% for m in messages %}{{ m.content | tojson }}{% for p in m.content %}{% endfor %}{% endfor %}".to_owned()
+    });
+    tested(&printing, &printing).unwrap();
+
     let never = with_template(&files, |_| "{{ raise_exception('no chats') }}".to_owned());
     let nothing = tested(&never, &never).unwrap();
     assert_eq!(nothing.equal, 0);

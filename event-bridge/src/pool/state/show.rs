@@ -1,12 +1,17 @@
 //! What people are shown of the pool.
 
 use super::State;
+use crate::pool::Member;
 use crate::pool::snapshot::{Holding, IndexDump, PoolSnapshot};
 
 impl State {
     pub(in crate::pool) fn snapshot(&self) -> PoolSnapshot {
         let source = |slot| self.ingest.report(slot).map(|report| (slot, (report, self.runners.stats(slot))));
         let finding = |slot| self.ingest.finding(slot).map(|finding| (slot, finding.clone()));
+        let checked = |member: &Member| {
+            let address = member.spec.address;
+            Some((address, self.checks.outcome(address)?.clone()))
+        };
         PoolSnapshot {
             name: self.config.name.clone(),
             members: self.membership.members().cloned().collect(),
@@ -22,6 +27,8 @@ impl State {
             workers_error: self.workers_error.clone(),
             eds_error: self.endpoints.error().cloned(),
             tokenizer: self.tokenizer.clone(),
+            checks_with_engine: self.config.check_with_engine,
+            checks: self.membership.members().filter_map(checked).collect(),
             chats_problem: self.chats_problem.clone(),
             counters: self.counters,
         }

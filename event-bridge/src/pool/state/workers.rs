@@ -101,6 +101,10 @@ impl State {
             _ => {}
         }
         let restarted = before.filter(|_| restarts != member.restarts);
+        let is_healthy = member.health == Health::Healthy;
+        if is_healthy && (restarted.is_some() || health != Health::Healthy) {
+            self.checks.is_new(worker, now);
+        }
         if restarted.is_some() {
             info!(pool, %worker, "the engine's process was restarted");
         }

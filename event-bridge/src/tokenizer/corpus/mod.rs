@@ -17,6 +17,16 @@ pub fn texts() -> Vec<String> {
     texts
 }
 
+/// The texts that are written out, in many languages.
+pub(crate) fn plain() -> &'static [&'static str] {
+    PLAIN
+}
+
+/// Texts about special tokens, a few long ones.
+pub(crate) fn special_texts() -> Vec<String> {
+    special_tokens().chunks(16).map(|texts| texts.join("\n")).collect()
+}
+
 const PLAIN: &[&str] = &[
     "",
     "The router counts how many blocks of a prompt a worker holds already.",

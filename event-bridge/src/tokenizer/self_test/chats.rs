@@ -96,7 +96,9 @@ fn compare_chat(
     for _ in 0..2 {
         let made = prepared(core, request).map_err(|error| refused("the filter's core", error.to_string()))?;
         let expected = theirs.hashed(plan());
-        if (made.tokens, made.exact_tokens, &made.chain) != (expected.tokens, expected.exact_tokens, &expected.chain) {
+        // Where an image leaves no trace in the text, the bridge counts only up to the last place where it is sure to cut.
+        let exact = made.exact_tokens >= expected.exact_tokens;
+        if !exact || (made.tokens, &made.chain) != (expected.tokens, &expected.chain) {
             if ours.media.is_empty() {
                 let tokens = core.encode(&ours.text, request.add_special_tokens);
                 compare_tokens(&ours.text, &tokens, &theirs.tokens)?;
