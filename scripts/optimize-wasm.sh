@@ -7,7 +7,7 @@ need node "it runs wasm-opt"
 optimizer="$DEPS/tools/binaryen/wasm-opt"
 [ -f "$optimizer" ] || die "$optimizer is missing: run make setup"
 # Callbacks that the SDK exports and the filter has nothing to do in. Envoy does not call what is not there.
-callbacks=(grpc_receive grpc_receive_initial_metadata grpc_receive_trailing_metadata grpc_close foreign_function queue_ready log
+callbacks=(grpc_receive grpc_receive_initial_metadata grpc_receive_trailing_metadata grpc_close foreign_function log
   new_connection downstream_data downstream_connection_close upstream_data upstream_connection_close)
 exports=$(printf ',proxy_on_%s' "${callbacks[@]}")
 strip=(--strip-debug)

@@ -109,6 +109,10 @@ counters! {
     HandoffWhole = "handoff.whole",
     /// Requests for which no prefill call was left.
     HandoffOverLimit = "handoff.over_limit",
+    /// Decode calls for one token, made because the client had left and the prefill engine held the blocks: they are free.
+    HandoffFreed = "handoff.freed",
+    /// Those that failed, so that the engine holds the blocks until its own timeout.
+    HandoffFreeFailed = "handoff.free_failed",
     /// Microseconds waited for prefill calls that were answered.
     HandoffPrefillUs = "handoff.prefill_us",
     /// Microseconds from decode calls to their first byte: transfer and first token.

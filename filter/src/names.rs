@@ -16,5 +16,7 @@ pub const EXPLANATION: &str = "x-kv-router-decision";
 pub const DECISION_STATE: &str = "kv_decision";
 /// Filter state with the cached tokens the engine reported: `%FILTER_STATE(wasm.kv_cached_tokens:PLAIN)%`.
 pub const CACHED_TOKENS_STATE: &str = "kv_cached_tokens";
+/// Beginning of the names of shared queues by which VMs call their own root contexts; a random number follows.
+pub const ROOT_QUEUE: &str = "kv/root/";
 /// Path of the ingest listener.
 pub const PUSH_PATH: &str = "/kv/v1/push";

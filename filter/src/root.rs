@@ -9,7 +9,7 @@ use proxy_wasm::types::ContextType;
 use kv_routing::wire::UnixMillis;
 
 use crate::config::{Config, IngestConfig, RouteConfig};
-use crate::flow::{Stream, on_answer};
+use crate::flow::{Stream, on_answer, on_root};
 use crate::held::{TICK_MS, Ticker};
 use crate::host::envoy::EnvoyHost;
 use crate::host::{Answer, Host, Severity};
@@ -40,7 +40,7 @@ impl Root {
 }
 
 impl Context for Root {
-    /// Calls sent while a request got its slice from a tick are answered here.
+    /// Calls sent from a callback of this context are answered here.
     fn on_http_call_response(&mut self, call: u32, headers: usize, body: usize, _: usize) {
         if let Ok(mut vm) = self.vm.try_borrow_mut() {
             on_answer(&mut vm, &EnvoyHost, Answer { call, headers, body });
@@ -81,9 +81,15 @@ impl RootContext for Root {
         }
     }
 
+    fn on_queue_ready(&mut self, queue: u32) {
+        if let Ok(mut vm) = self.vm.try_borrow_mut() {
+            on_root(&mut vm, &EnvoyHost, self.id, queue);
+        }
+    }
+
     fn create_http_context(&self, context: u32) -> Option<Box<dyn HttpContext>> {
         let role = match &self.role {
-            Some(Role::Route(config)) => http::Role::Route(Stream::new(context, Rc::clone(config))),
+            Some(Role::Route(config)) => http::Role::Route(Stream::new(context, self.id, Rc::clone(config))),
             Some(Role::Ingest(config)) => http::Role::Ingest(IngestStream::new(Rc::clone(config))),
             None => http::Role::Pass,
         };

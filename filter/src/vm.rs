@@ -11,6 +11,7 @@ use crate::feed::Feed;
 use crate::flow::Prefills;
 use crate::held::Held;
 use crate::host::Host;
+use crate::names;
 use crate::view::{Pool, ROW_PERIOD_MS, Refreshed, RoutesBy, Rows, Tokenizers, View};
 
 /// A heartbeat older than this means that the bridge is gone.
@@ -48,8 +49,10 @@ pub struct Vm {
     pub turn: u32,
     /// A tick is on its way to write the own row.
     hurried: bool,
-    /// Requests held because their prompt is done in slices.
+    /// Requests that wait.
     pub held: Held,
+    /// Shared queue of this VM alone.
+    pub queue: String,
     /// Prefill calls under way.
     pub prefills: Prefills,
 }
@@ -72,6 +75,7 @@ impl Vm {
             turn: host.seed() as u32,
             hurried: false,
             held: Held::default(),
+            queue: format!("{}{:x}", names::ROOT_QUEUE, host.seed()),
             prefills: Prefills::default(),
         }
     }

@@ -37,7 +37,7 @@ pub(super) fn resolve(raw: Option<&RawDisaggregation>, pointer: &str, problems: 
     let prefill_timeout_ms =
         positive(*prefill_timeout_ms, defaults.prefill_timeout_ms, MAX_PREFILL_TIMEOUT_MS, "prefill_timeout_ms");
     let max_waits = positive(*max_waits, defaults.max_waits, 65_536, "max_waits");
-    let max_wait_bytes = positive(*max_wait_bytes, defaults.max_wait_bytes, 512 << 20, "max_wait_bytes");
+    let max_wait_bytes = positive(*max_wait_bytes, defaults.max_wait_bytes, 256 << 20, "max_wait_bytes");
     Disaggregation {
         mode: match mode {
             Some(RawDisaggregationMode::Never) => DisaggregationMode::Never,

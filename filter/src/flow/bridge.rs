@@ -58,6 +58,7 @@ impl Flow {
         match std::mem::replace(&mut self.state, State::Over) {
             State::Asking(asking) => self.on_tokenized(vm, host, *asking, answer),
             State::Handing(handing) => self.take_prefill(vm, host, handing, answer),
+            State::Left(handing) => self.take_left(vm, host, handing, answer),
             State::Routed(routed) => self.note_prefill(vm, host, routed, answer),
             other => {
                 self.state = other;

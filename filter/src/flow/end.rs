@@ -18,11 +18,8 @@ impl Flow {
                 vm.rows.touch();
                 vm.flush_row(host, now);
             }
-            State::Handing(handing) => {
-                vm.counters.count(host, Unrouted::EndedEarly.counter());
-                handing.end(vm, host);
-                vm.flush_row(host, millis(host.now_nanos()));
-            }
+            State::Handing(handing) => self.leave(vm, host, handing),
+            left @ State::Left(_) => self.state = left,
             State::Reading(..) | State::Preparing(_) | State::Asking(_) => {
                 vm.counters.count(host, Unrouted::EndedEarly.counter());
             }

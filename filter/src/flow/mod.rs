@@ -64,6 +64,8 @@ use prompt::Waiting;
 /// State of one request.
 #[derive(Debug)]
 pub struct Flow {
+    /// The root context its own belongs to.
+    root: u32,
     config: Rc<RouteConfig>,
     state: State,
     timings: Timings,
@@ -80,8 +82,10 @@ enum State {
     Reading(Endpoint, Headers),
     Preparing(Box<Waiting>),
     Asking(Box<Asking>),
-    /// Its prefill call is under way.
+    /// Its prefill call is under way, or soon.
     Handing(Box<Handing>),
+    /// The same when its client has left: what that call leaves on the engine is yet to be freed.
+    Left(Box<Handing>),
     Passed,
     Routed(Box<Routed>),
     Over,
@@ -140,6 +144,8 @@ enum Next {
     AwaitBody,
     /// Hold it until its next slice.
     AwaitSlice,
+    /// Hold it until its root context is called, which has this number.
+    AwaitRoot(u32),
     /// Hold it for the answer to this HTTP call.
     AwaitAnswer(u32),
     /// Release it; the answer to this HTTP call is of interest all the same.
@@ -156,9 +162,9 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// A new request.
-    pub fn new(context: u32, config: Rc<RouteConfig>) -> Self {
-        let flow = Flow { config, state: State::Fresh, timings: Timings::default(), mark: 0 };
+    /// A new request, in a context that belongs to the root context `root`.
+    pub fn new(context: u32, root: u32, config: Rc<RouteConfig>) -> Self {
+        let flow = Flow { root, config, state: State::Fresh, timings: Timings::default(), mark: 0 };
         Self { context, flow: Rc::new(RefCell::new(flow)) }
     }
 
@@ -181,7 +187,7 @@ impl Stream {
     pub fn on_response_headers(&self, vm: &mut Vm, host: &impl Host) {
         if let Ok(mut flow) = self.flow.try_borrow_mut() {
             flow.on_response_headers(vm, host);
-            vm.held.drop_context(self.context);
+            vm.held.drop_context(self.context, flow.has_left());
         }
     }
 
@@ -201,9 +207,9 @@ impl Stream {
 
     /// The stream is over, for whatever reason.
     pub fn on_done(&self, vm: &mut Vm, host: &impl Host) {
-        vm.held.drop_context(self.context);
         if let Ok(mut flow) = self.flow.try_borrow_mut() {
             flow.on_done(vm, host);
+            vm.held.drop_context(self.context, flow.has_left());
         }
     }
 
@@ -212,37 +218,50 @@ impl Stream {
             vm.counters.count(host, Counter::UnroutedInternal);
             return Verdict::Continue;
         };
-        match act(&mut flow, vm, host) {
-            Next::Release => Verdict::Continue,
-            Next::AwaitBody | Next::Answered => Verdict::Pause,
-            Next::AwaitSlice => {
-                drop(flow);
-                vm.held.hold(host, self.context, Rc::clone(&self.flow));
-                Verdict::Pause
-            }
-            Next::AwaitAnswer(call) => {
-                drop(flow);
-                vm.held.await_answer(call, self.context, Rc::clone(&self.flow));
-                Verdict::Pause
-            }
-            Next::ReleaseAwaiting(call) => {
-                drop(flow);
-                vm.held.await_answer(call, self.context, Rc::clone(&self.flow));
-                Verdict::Continue
-            }
+        let next = act(&mut flow, vm, host);
+        drop(flow);
+        keep(vm, host, self.context, &self.flow, &next);
+        match next {
+            Next::Release | Next::ReleaseAwaiting(_) => Verdict::Continue,
+            _ => Verdict::Pause,
         }
     }
 }
 
 /// Gives the request that waits longest its next turn. Called in the root context `root`.
 pub fn advance_held(vm: &mut Vm, host: &impl Host, root: u32) {
-    let Some((context, flow)) = vm.held.take_first() else { return };
-    go_on(vm, host, context, flow, Flow::advance);
+    // Where Envoy may not call back for queues, which its configuration can forbid, this is how those requests go on.
+    advance_rooted(vm, host, root);
+    if let Some((context, flow)) = vm.held.take_first() {
+        go_on(vm, host, context, flow, Flow::advance);
+    }
     let _root_exists = host.enter(root);
 }
 
-/// Gives the answer to an HTTP call to the request that waits for it. Calls sent from a tick are answered in the root context, the others
-/// in that of their request.
+/// Goes on with the requests that wait for the root context `root`, which its shared queue has called.
+pub fn on_root(vm: &mut Vm, host: &impl Host, root: u32, queue: u32) {
+    vm.held.empty(host, queue);
+    advance_rooted(vm, host, root);
+}
+
+/// Goes on with the requests that wait for the root context `root`, which is called.
+pub fn advance_rooted(vm: &mut Vm, host: &impl Host, root: u32) {
+    while let Some((context, flow)) = vm.held.take_rooted(root) {
+        go_on(vm, host, context, flow, Flow::advance);
+    }
+}
+
+/// Ends the requests whose client has left and whose call Envoy has forgotten, as it does when a root context goes.
+pub fn end_lost(vm: &mut Vm, host: &impl Host, now: UnixMillis) {
+    while let Some(flow) = vm.held.take_lost(now) {
+        if let Ok(mut flow) = flow.try_borrow_mut() {
+            flow.end_left(vm, host);
+        }
+    }
+}
+
+/// Gives the answer to an HTTP call to the request that waits for it. Calls sent from callbacks of the root context are answered there, the
+/// others in the context of their request.
 pub fn on_answer(vm: &mut Vm, host: &impl Host, answer: Answer) {
     // A request that ended meanwhile was dropped.
     if let Some((context, flow)) = vm.held.take_answered(answer.call) {
@@ -258,20 +277,25 @@ fn go_on<H: Host>(
     flow: Rc<RefCell<Flow>>,
     act: impl FnOnce(&mut Flow, &mut Vm, &H) -> Next,
 ) {
-    // A request whose context is gone needs nothing any more.
-    if host.enter(context).is_err() {
+    // A request whose context is gone needs nothing any more, unless its engine does.
+    if host.enter(context).is_err() && !flow.try_borrow().is_ok_and(|flow| flow.has_left()) {
         return;
     }
-    let next = flow.try_borrow_mut().map(|mut flow| act(&mut flow, vm, host));
-    match next {
-        Ok(Next::AwaitSlice) => vm.held.hold(host, context, flow),
-        Ok(Next::AwaitAnswer(call)) => vm.held.await_answer(call, context, flow),
-        Ok(Next::ReleaseAwaiting(call)) => {
-            vm.held.await_answer(call, context, flow);
-            host.resume_request();
-        }
-        Ok(Next::Answered) => {}
-        Ok(Next::Release | Next::AwaitBody) | Err(_) => host.resume_request(),
+    let next = flow.try_borrow_mut().map_or(Next::Release, |mut flow| act(&mut flow, vm, host));
+    keep(vm, host, context, &flow, &next);
+    if matches!(next, Next::Release | Next::ReleaseAwaiting(_) | Next::AwaitBody) {
+        host.resume_request();
+    }
+}
+
+/// Keeps a request for what it waits for.
+fn keep(vm: &mut Vm, host: &impl Host, context: u32, flow: &Rc<RefCell<Flow>>, next: &Next) {
+    let flow = Rc::clone(flow);
+    match *next {
+        Next::AwaitSlice => vm.held.hold(host, context, flow),
+        Next::AwaitRoot(root) => vm.held.await_root(root, context, flow),
+        Next::AwaitAnswer(call) | Next::ReleaseAwaiting(call) => vm.held.await_answer(call, context, flow),
+        Next::Release | Next::AwaitBody | Next::Answered => {}
     }
 }
 

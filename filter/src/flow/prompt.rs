@@ -121,11 +121,12 @@ impl Flow {
         }
     }
 
-    /// Goes on for one turn.
+    /// Goes on for one turn of its prompt, or with the prefill call.
     pub(super) fn advance(&mut self, vm: &mut Vm, host: &impl Host) -> Next {
         self.start_timing(host);
         match std::mem::replace(&mut self.state, State::Over) {
             State::Preparing(waiting) => self.slice(vm, host, waiting),
+            State::Handing(handing) => self.send_prefill(vm, host, handing),
             _ => Next::Release,
         }
     }

@@ -18,7 +18,7 @@ impl Flow {
     pub(super) fn on_response_headers(&mut self, vm: &mut Vm, host: &impl Host) {
         let routed = match &mut self.state {
             State::Routed(routed) => routed,
-            State::Passed | State::Over => return,
+            State::Passed | State::Left(_) | State::Over => return,
             // Envoy answered a request that was still held: 413, a timeout. It must not be released any more.
             State::Fresh | State::Reading(..) | State::Preparing(_) | State::Asking(_) | State::Handing(_) => {
                 return self.on_done(vm, host);

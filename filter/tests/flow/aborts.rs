@@ -1,5 +1,7 @@
 //! Streams that end when nobody expects it. The fake panics on every call that would be too late.
 
+use filter::host::fake::ROOT;
+
 use crate::stage::{Stage, Thread, completion};
 
 fn nothing_left(stage: &Stage) {
@@ -77,7 +79,7 @@ fn an_internal_redirect_is_a_new_request() {
 fn a_stream_that_was_never_opened_ends_quietly() {
     let mut stage = Stage::new();
     let config = stage.config.clone();
-    let stream = filter::flow::Stream::new(77, config);
+    let stream = filter::flow::Stream::new(77, ROOT, config);
     let Thread { host, vm, .. } = &mut stage.threads[0];
     stream.on_done(vm, host);
     nothing_left(&stage);

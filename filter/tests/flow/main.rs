@@ -19,6 +19,7 @@ mod cost;
 mod feed;
 mod headers;
 mod ingest;
+mod leaving;
 mod policies;
 mod predicted;
 mod prefill;

@@ -77,6 +77,7 @@ impl Thread {
         self.host.set_current(ROOT);
         let now = UnixMillis(self.host.envoy.millis());
         self.ticker.tick(&mut self.vm, &self.host, ROOT, now);
+        self.host.call_roots(&mut self.vm);
     }
 
     /// The next slice of what is held; `false` when nothing is, or when its tick is not soon.

@@ -19,9 +19,9 @@ pub struct PrefillAnswer<'a> {
 /// How generation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FinishReason {
-    /// At the token limit, as a prefill call should.
+    /// At the token limit, as a prefill call should. TensorRT-LLM also calls that not finished.
     Length,
-    /// By itself: the answer is complete already.
+    /// By itself: the answer is complete already, and engines hand nothing over, whatever parameters they tell.
     Other,
 }
 
@@ -63,7 +63,7 @@ impl<'a> PrefillAnswer<'a> {
                 "prompt_token_ids" if self.prompt_token_ids.is_none() => self.prompt_token_ids = value,
                 "finish_reason" => {
                     self.finish = value.map(|value| match value {
-                        b"\"length\"" => FinishReason::Length,
+                        b"\"length\"" | b"\"not_finished\"" => FinishReason::Length,
                         _ => FinishReason::Other,
                     });
                 }
@@ -73,7 +73,7 @@ impl<'a> PrefillAnswer<'a> {
         Ok(())
     }
 
-    /// Whether the prefill engine finished the answer by itself, so that it can be returned as it is.
+    /// Whether the prefill engine finished the answer by itself.
     pub fn is_complete(&self) -> bool {
         self.finish == Some(FinishReason::Other)
     }

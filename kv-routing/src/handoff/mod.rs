@@ -8,7 +8,7 @@
 //! | vLLM, NIXL | one token, `kv_transfer_params` asking for remote decode | `kv_transfer_params` of the prefill answer, verbatim | decode waits |
 //! | vLLM, Mooncake | one token, `transfer_id` | the same `transfer_id`, bootstrap address, engine id | decode may wait |
 //! | SGLang | bootstrap host, port and room | the same three | together: waiting can deadlock |
-//! | TensorRT-LLM | one token, `disaggregated_params` `context_only` | those of the answer, `generation_only`, and the prompt's token ids | decode waits |
+//! | TensorRT-LLM | one token, `disaggregated_params` `context_only` | those of the answer, `generation_only`, and the prompt's token ids where the answer tells them | decode waits |
 //! | header | none: a sidecar at the decode engine does it | `x-prefiller-host-port` | |
 //!
 //! Sources: vLLM's NIXL connector guide and Mooncake proxy, llm-d's sidecar connectors, SGLang's PD documentation,
@@ -91,8 +91,6 @@ pub struct Transfer<'a> {
     pub ranks: u32,
     /// Engine id of the prefill engine, for Mooncake.
     pub engine_id: Option<&'a str>,
-    /// Token ids of the prompt, for TensorRT-LLM.
-    pub prompt: &'a [crate::block::TokenId],
 }
 
 /// Why a body cannot be handed off.
@@ -145,7 +143,7 @@ pub fn decode_body(
         Protocol::Nixl => nixl::decode(body, answer).map(Some),
         Protocol::Mooncake => mooncake::decode(body, transfer).map(Some),
         Protocol::Sglang => sglang::both(body, transfer).map(Some),
-        Protocol::TensorRtLlm => trtllm::decode(body, transfer, answer).map(Some),
+        Protocol::TensorRtLlm => trtllm::decode(body, answer).map(Some),
         Protocol::Header => Ok(None),
     }
 }

@@ -4,7 +4,6 @@ use proptest::prelude::*;
 
 use super::edit::{Edit, edit};
 use super::*;
-use crate::block::TokenId;
 
 const TRANSFER: Transfer<'_> = Transfer {
     id: 0x7fff_ffff_0000_0001,
@@ -12,7 +11,6 @@ const TRANSFER: Transfer<'_> = Transfer {
     bootstrap_port: 8998,
     ranks: 2,
     engine_id: Some("e-1"),
-    prompt: &[],
 };
 
 fn text(bytes: Vec<u8>) -> String {
@@ -109,10 +107,11 @@ fn trtllm_ids_survive() {
     let answer = r#"{"choices":[{"disaggregated_params":{"request_type":"context_only","ctx_request_id":18446744073709551615,"opaque_state":"x"}}],"prompt_token_ids":[5,6]}"#;
     let expected = r#"{"prompt":[5,6],"max_tokens":5,"disaggregated_params":{"request_type":"generation_only","ctx_request_id":18446744073709551615,"opaque_state":"x"}}"#;
     assert_eq!(decode(Protocol::TensorRtLlm, body, answer).unwrap(), expected);
-    let ours = Transfer { prompt: &[TokenId(1), TokenId(2)], ..TRANSFER };
-    let silent = PrefillAnswer { disaggregated_params: Some(b"{}"), ..PrefillAnswer::default() };
-    let chat = decode_body(Protocol::TensorRtLlm, br#"{"messages":[]}"#, &ours, Some(&silent)).unwrap().unwrap();
-    assert!(text(chat).contains(r#""prompt_token_ids":[1,2]"#));
+    let chat = decode(Protocol::TensorRtLlm, r#"{"messages":[]}"#, answer).unwrap();
+    assert!(chat.contains(r#""prompt_token_ids":[5,6]"#), "{chat}");
+    let silent = r#"{"choices":[{"disaggregated_params":{}}]}"#;
+    let text = decode(Protocol::TensorRtLlm, r#"{"prompt":"a"}"#, silent).unwrap();
+    assert_eq!(text, r#"{"prompt":"a","disaggregated_params":{"request_type":"generation_only"}}"#);
 }
 
 #[test]

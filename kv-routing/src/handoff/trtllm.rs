@@ -2,7 +2,6 @@
 
 use super::edit::{Edit, edit, one_token, string};
 use super::{HandoffError, PrefillAnswer, Transfer};
-use crate::block::TokenId;
 use crate::openai::json::members;
 
 pub(super) fn prefill(body: &[u8], transfer: &Transfer<'_>) -> Result<Vec<u8>, HandoffError> {
@@ -10,20 +9,18 @@ pub(super) fn prefill(body: &[u8], transfer: &Transfer<'_>) -> Result<Vec<u8>, H
     one_token(body, vec![Edit::Set("disaggregated_params", params.into_bytes())])
 }
 
-pub(super) fn decode(
-    body: &[u8],
-    transfer: &Transfer<'_>,
-    answer: Option<&PrefillAnswer<'_>>,
-) -> Result<Vec<u8>, HandoffError> {
+/// The context engine tells the prompt's token ids whenever it was asked for this phase alone, and its own are the right ones: where it
+/// does not, the generation engine makes them from the same text.
+pub(super) fn decode(body: &[u8], answer: Option<&PrefillAnswer<'_>>) -> Result<Vec<u8>, HandoffError> {
     let missing =
         HandoffError::Missing { field: "disaggregated_params", hint: "TensorRT-LLM: cache_transceiver_config" };
     let params = answer.and_then(|answer| answer.disaggregated_params).ok_or(missing)?;
     let params = generation_only(params)?;
     let mut edits = vec![Edit::Set("disaggregated_params", params)];
-    if let Some(ids) = prompt_ids(answer, transfer.prompt) {
+    if let Some(ids) = answer.and_then(|answer| answer.prompt_token_ids) {
         // Completions take ids in place of text; chat bodies carry them beside the messages.
         let chat = members(body).map_err(HandoffError::Body)?.iter().any(|member| member.key == "messages");
-        edits.push(Edit::Set(if chat { "prompt_token_ids" } else { "prompt" }, ids));
+        edits.push(Edit::Set(if chat { "prompt_token_ids" } else { "prompt" }, ids.to_vec()));
     }
     edit(body, &edits)
 }
@@ -34,24 +31,4 @@ fn generation_only(params: &[u8]) -> Result<Vec<u8>, HandoffError> {
         HandoffError::Body(error) => HandoffError::Answer(error),
         other => other,
     })
-}
-
-/// The engine's own ids where it tells them, else ours.
-fn prompt_ids(answer: Option<&PrefillAnswer<'_>>, ours: &[TokenId]) -> Option<Vec<u8>> {
-    if let Some(ids) = answer.and_then(|answer| answer.prompt_token_ids) {
-        return Some(ids.to_vec());
-    }
-    if ours.is_empty() {
-        return None;
-    }
-    let mut out = Vec::with_capacity(ours.len() * 7);
-    out.push(b'[');
-    for (at, token) in ours.iter().enumerate() {
-        if at > 0 {
-            out.push(b',');
-        }
-        out.extend(token.0.to_string().bytes());
-    }
-    out.push(b']');
-    Some(out)
 }

@@ -14,8 +14,14 @@ use mock_engine::{EngineConfig, PdProtocol, Speed, TransferConfig};
 
 use super::{config, expect_no_bookings};
 
-/// Blocks that nobody fetched are held this long.
-const HOLD: Duration = Duration::from_millis(1500);
+/// Blocks that nobody fetched are held this long: longer than any test.
+const HOLD: Duration = Duration::from_secs(600);
+
+/// SGLang's engines wait this long for each other.
+const RENDEZVOUS: Duration = Duration::from_millis(1500);
+
+/// What a client leaves behind is gone this soon after the engines are idle.
+const FREE_WITHIN: Duration = Duration::from_secs(1);
 
 /// How often the engines are looked at: phases last many times longer.
 const TICK: Duration = Duration::from_millis(1);
@@ -37,8 +43,9 @@ impl During {
 fn measured(protocol: PdProtocol) -> EngineConfig {
     let speed = Speed { prefill_tokens_per_s: 20_000.0, decode_ms_per_token: 2.0, speedup: 1.0 };
     let transfer = TransferConfig {
-        hold_timeout: HOLD,
-        rendezvous_timeout: HOLD,
+        // SGLang's engines free by themselves what nobody fetches.
+        hold_timeout: if protocol == PdProtocol::Sglang { RENDEZVOUS } else { HOLD },
+        rendezvous_timeout: RENDEZVOUS,
         tokens_per_s: 20_000.0,
         ..config(protocol).transfer
     };
@@ -90,7 +97,7 @@ async fn abort(protocol: PdProtocol, count: u64) {
         document["max_tokens"] = 30.into();
         document["stream"] = (matches!(during, During::Streaming) || round.is_multiple_of(2)).into();
         left[phase] += u64::from(leave(&split, json(&url, &document), during, 1 + round % 4).await);
-        // Envoy lets prefill calls go on whose client has left: what was asked for is computed, held, and given up.
+        // Envoy lets prefill calls go on whose client has left: what was asked for is computed, held, and freed.
         wait::until("idle engines", Duration::from_secs(10), async || {
             (load(&split.prefill) == (0, 0) && load(&split.decode) == (0, 0)).then_some(())
         })
@@ -98,9 +105,16 @@ async fn abort(protocol: PdProtocol, count: u64) {
     }
     println!("{protocol:?}: of {count} clients, left during prefill, transfer, streaming: {left:?}");
     assert!(left.iter().all(|left| *left >= count / 5), "a phase is hardly hit: {left:?} of {count}");
-    wait::until("no held blocks", HOLD + Duration::from_secs(1), async || (split.held_blocks() == 0).then_some(()))
-        .await;
+    let waits = protocol != PdProtocol::Sglang;
+    let limit = if waits { FREE_WITHIN } else { RENDEZVOUS + FREE_WITHIN };
+    wait::until("no held blocks", limit, async || (split.held_blocks() == 0).then_some(())).await;
     expect_no_bookings(&split).await;
+    if waits {
+        // Those that left during the prefill, and those that the decode engine did not have yet.
+        let freed = split.stack.envoy.stat("kv_router.handoff.freed").await;
+        println!("{protocol:?}: {freed} prefills freed");
+        assert!(freed >= left[0] && split.stack.envoy.stat("kv_router.handoff.free_failed").await == 0, "{freed}");
+    }
     // And everything still works.
     split.stack.chat(&prompt::question("mock", 1_000_000, 200)).await.expect_ok();
     assert_eq!(split.stack.envoy.stat("kv_router.unrouted.internal").await, 0);
@@ -114,6 +128,11 @@ fn count() -> u64 {
 #[tokio::test]
 async fn clients_that_leave_a_waiting_prefill_leave_nothing_behind() {
     abort(PdProtocol::Nixl, count()).await;
+}
+
+#[tokio::test]
+async fn clients_that_leave_a_context_phase_leave_nothing_behind() {
+    abort(PdProtocol::Trtllm, count().min(60)).await;
 }
 
 #[tokio::test]

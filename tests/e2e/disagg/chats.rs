@@ -153,3 +153,16 @@ async fn short_prompts_skip_the_prefill_hop() {
     split.stack.chat(&long).await.expect_ok();
     assert_eq!(split.stack.next_decision().await.whole.as_deref(), Some("short"));
 }
+
+/// The root context makes the prefill call: it has to be called at once, not with its next tick.
+#[tokio::test]
+async fn a_prefill_call_does_not_wait_for_a_tick() {
+    const CALLS: u64 = 40;
+    let split = Split::start(&config(PdProtocol::Nixl), 1, 1).await;
+    for seed in 0..CALLS {
+        split.stack.chat(&prompt::question("mock", seed, 20)).await.expect_ok();
+    }
+    let waited = split.stack.envoy.stat("kv_router.handoff.prefill_us").await / CALLS;
+    println!("a prefill call of a short prompt took {waited} us on average");
+    assert!(waited < 40_000, "{waited}");
+}

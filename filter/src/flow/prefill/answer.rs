@@ -35,27 +35,10 @@ impl Flow {
             handing.end(vm, host);
             return self.answer_as_prefill(vm, host, status, &answered);
         }
-        match self.decode_body_of(host, &handing, &answered) {
+        match handing.decode_body(&answered) {
             Ok(Some(body)) => self.release_decode(vm, host, handing, Some(body)),
             Ok(None) => self.serve_whole(vm, host, handing, Whole::Finished),
             Err(_) => self.prefill_failed(vm, host, handing, Counter::HandoffMisconfigured),
-        }
-    }
-
-    /// The decode call's body; `None` when the prefill engine finished by itself and so handed nothing over.
-    fn decode_body_of(
-        &self,
-        host: &impl Host,
-        handing: &Handing,
-        answered: &[u8],
-    ) -> Result<Option<Vec<u8>>, HandoffError> {
-        let answer = PrefillAnswer::read(answered)?;
-        let protocol = handing.protocol();
-        let target = handing.tried_target().ok_or(HandoffError::Unknown("address"))?;
-        let body = host.request_body(self.config.max_body_bytes as usize);
-        match decode_body(protocol, &body, &transfer(protocol, target, handing.random), Some(&answer)) {
-            Err(HandoffError::Missing { .. }) if answer.is_complete() => Ok(None),
-            made => made,
         }
     }
 
@@ -100,12 +83,25 @@ impl Flow {
     }
 }
 
+impl Handing {
+    /// The decode call's body; `None` when the prefill engine finished by itself and so handed nothing over.
+    pub(super) fn decode_body(&self, answered: &[u8]) -> Result<Option<Vec<u8>>, HandoffError> {
+        let answer = PrefillAnswer::read(answered)?;
+        if answer.is_complete() {
+            return Ok(None);
+        }
+        let protocol = self.protocol();
+        let target = self.tried_target().ok_or(HandoffError::Unknown("address"))?;
+        decode_body(protocol, &self.body, &transfer(protocol, target, self.random), Some(&answer))
+    }
+}
+
 /// 0 for a call that was reset.
-fn answer_status(host: &impl Host, answer: Answer) -> u32 {
+pub(super) fn answer_status(host: &impl Host, answer: Answer) -> u32 {
     if answer.headers == 0 { 0 } else { status(host.answer_header(":status")) }
 }
 
 /// Whether another target might do better: no answer, the engine's fault, or too busy.
-fn is_failure(status: u32) -> bool {
+pub(super) fn is_failure(status: u32) -> bool {
     !(200..500).contains(&status) || matches!(status, 408 | 429)
 }

@@ -1,11 +1,11 @@
-//! A prefill call under way, and how many there may be.
+//! A call of a hand-over that is under way, and how many there may be.
 
 use kv_routing::policy::BookingId;
 use kv_routing::policy::document::Disaggregation;
 
 use crate::vm::Vm;
 
-/// Prefill calls of one VM. Envoy holds the body of each twice: as it came, and as it was sent.
+/// Calls of one VM that wait for their answer. The body of each is held three times: by Envoy as it came and as it was sent, and here.
 #[derive(Debug, Default)]
 pub struct Prefills {
     calls: u32,
@@ -24,7 +24,7 @@ impl Prefills {
     }
 }
 
-/// A prefill on its target. [`Call::end`] must be called.
+/// A prefill on its target, or what frees its blocks. [`Call::end`] must be called.
 #[derive(Debug)]
 pub(in crate::flow) struct Call {
     booking: BookingId,
@@ -34,7 +34,7 @@ pub(in crate::flow) struct Call {
 }
 
 impl Call {
-    /// A prefill that is booked already.
+    /// What is booked already.
     pub(super) fn begin(vm: &mut Vm, booking: BookingId, bytes: u64, began: u64) -> Self {
         vm.prefills.calls += 1;
         vm.prefills.bytes += bytes;

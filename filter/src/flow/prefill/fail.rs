@@ -22,9 +22,8 @@ impl Flow {
     ) -> Next {
         vm.counters.count(host, why);
         handing.end_call(vm, host, false, true);
-        if handing.tries < ATTEMPTS && handing.prefill_target(handing.tries).is_some() {
-            let body = host.request_body(self.config.max_body_bytes as usize);
-            return self.send_prefill(vm, host, handing, &body);
+        if handing.tries < ATTEMPTS && handing.book_prefill(vm, host).is_some() {
+            return self.send_prefill(vm, host, handing);
         }
         if handing.rules.aggregated_fallback {
             self.serve_whole(vm, host, handing, Whole::Failed)

@@ -18,12 +18,22 @@
 //!     └─ failed, or no parameters ────────────┴──▶ whole on the decode target, or 503
 //! ```
 //!
-//! The stream may end in any state: no answer comes any more, and the bookings on both sides are given back. Envoy lets the call
-//! itself go on, so that the prefill engine computes the prompt and holds its blocks until its own timeout.
+//! The stream may end in any state, and the bookings on both sides are given back. While the prefill call of a request that waits is
+//! under way, that is later: Envoy lets the call go on, and the engine would hold the blocks until its own timeout.
+//!
+//! ```text
+//!   Handing ── client gone ──▶ Left ── failed, or nothing held ──▶ over
+//!                               │ transfer parameters
+//!                               ▼
+//!                              decode call for one token, answered to nobody ──▶ over
+//! ```
+//!
+//! So the root context makes the calls of requests that wait: it is still there when the answer comes.
 
 mod answer;
 mod call;
 mod fail;
+mod leave;
 mod send;
 
 use kv_routing::handoff::{Protocol, Transfer, bootstrap_room};
@@ -33,9 +43,9 @@ use kv_routing::policy::{BookingId, Checkpoints, Choice, Rng};
 use kv_routing::wire::TargetEntry;
 
 use super::book::Pending;
-use super::millis;
 use super::policy::Said;
 use super::prompt::{Asked, Prompt};
+use super::{Headers, millis};
 use crate::host::Host;
 use crate::vm::Vm;
 
@@ -57,8 +67,13 @@ pub(super) struct Handing {
     /// Tokens the decode target would have to compute if it did it all.
     uncached: u64,
     decode_booking: Option<BookingId>,
-    /// Prefill calls made.
+    /// The client's request: both calls are made from it, and the second one perhaps when Envoy has dropped it.
+    headers: Headers,
+    body: Vec<u8>,
+    /// Prefill targets tried.
     tries: usize,
+    /// Whether the prefill call was made to the last of them.
+    is_sent: bool,
     random: u64,
     /// The prefill call under way.
     call: Option<Call>,
@@ -92,7 +107,10 @@ impl Handing {
             decode,
             uncached,
             decode_booking: None,
+            headers: Headers::new(),
+            body: Vec::new(),
             tries: 0,
+            is_sent: false,
             random,
             call: None,
             pending: None,
@@ -163,6 +181,5 @@ fn transfer(protocol: Protocol, target: &TargetEntry, random: u64) -> Transfer<'
         bootstrap_port: bootstrap.map_or(0, |bootstrap| bootstrap.port),
         ranks,
         engine_id: bootstrap.and_then(|bootstrap| bootstrap.engine_id.as_deref()),
-        prompt: &[],
     }
 }

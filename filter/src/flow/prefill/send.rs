@@ -19,52 +19,41 @@ use crate::vm::Vm;
 const NOT_SENT: [&str; 2] = ["content-length", "accept-encoding"];
 
 impl Flow {
-    /// Sends a request through both phases.
+    /// Sends a request through both phases. A prefill call that is waited for is made by the root context, which Envoy calls back at once.
     pub(in crate::flow) fn hand_over(&mut self, vm: &mut Vm, host: &impl Host, mut handing: Box<Handing>) -> Next {
         let Some(target) = handing.decode_target() else {
             return self.unrouted(vm, host, Unrouted::Internal);
         };
-        let body = host.request_body(self.config.max_body_bytes as usize);
-        if !vm.prefills.have_room(&handing.rules, body.len() as u64) {
+        handing.body = host.request_body(self.config.max_body_bytes as usize);
+        if !vm.prefills.have_room(&handing.rules, handing.body.len() as u64) {
             vm.counters.count(host, Counter::HandoffOverLimit);
             return match handing.rules.over_limit {
                 OverLimit::Aggregated => self.serve_whole(vm, host, handing, Whole::Limit),
                 OverLimit::Reject => self.refuse_prefill(vm, host, *handing),
             };
         }
+        handing.headers = host.request_headers();
+        if handing.book_prefill(vm, host).is_none() {
+            return self.unrouted(vm, host, Unrouted::Internal);
+        }
         let Handing { asked, prompt, decode, checkpoints, .. } = &*handing;
         let now = millis(host.now_nanos());
         handing.decode_booking = Some(book(vm, asked, prompt, decode, &target, checkpoints.clone(), now));
-        self.send_prefill(vm, host, handing, &body)
+        if handing.protocol().decode_waits() && vm.held.call_root(host, &vm.queue, self.root).is_ok() {
+            self.state = State::Handing(handing);
+            return Next::AwaitRoot(self.root);
+        }
+        self.send_prefill(vm, host, handing)
     }
 
-    /// Sends the prefill to the next target.
-    pub(super) fn send_prefill(
-        &mut self,
-        vm: &mut Vm,
-        host: &impl Host,
-        mut handing: Box<Handing>,
-        body: &[u8],
-    ) -> Next {
+    /// Sends the prefill to the target it is booked on.
+    pub(in crate::flow) fn send_prefill(&mut self, vm: &mut Vm, host: &impl Host, mut handing: Box<Handing>) -> Next {
         let (protocol, random) = (handing.protocol(), handing.random);
-        let Some(target) = handing.prefill_target(handing.tries).cloned() else {
+        let Some(target) = handing.tried_target().cloned() else {
             return self.unrouted(vm, host, Unrouted::Internal);
         };
-        handing.tries += 1;
-        let began = host.now_nanos();
-        let load = BookingRequest {
-            target: target.id,
-            blocks: 0,
-            prefill_tokens: handing.prefill.prefill_tokens.saturating_mul(handing.asked.prompts.into()),
-            checkpoints: Checkpoints::default(),
-        };
-        let booking = book_request(vm, load, millis(began));
-        vm.flush_row(host, millis(began));
-        handing.call = Some(Call::begin(vm, booking, body.len() as u64, began));
-        let Handing { asked, prompt, prefill, said, .. } = &*handing;
-        handing.pending = Some(Pending::new(vm, asked, prompt, prefill, &target, said.imagined, millis(began)));
         let transfer = transfer(protocol, &target, random);
-        let sent = match prefill_body(protocol, body, &transfer) {
+        let sent = match prefill_body(protocol, &handing.body, &transfer) {
             Ok(None) => {
                 host.set_request_header(PREFILLER_HEADER, target.endpoint.as_bytes());
                 return self.release_decode(vm, host, handing, None);
@@ -72,15 +61,16 @@ impl Flow {
             Ok(Some(sent)) => sent,
             Err(_) => return self.prefill_failed(vm, host, handing, Counter::HandoffMisconfigured),
         };
-        let Ok(call) = call(host, &handing, &target, &sent) else {
+        let Ok(call) = handing.call(host, &handing.asked.pool.manifest.prefill_cluster, &target, &sent) else {
             return self.prefill_failed(vm, host, handing, Counter::HandoffFailed);
         };
+        handing.is_sent = true;
         vm.counters.count(host, Counter::HandoffCalls);
         if protocol.decode_waits() {
             self.state = State::Handing(handing);
             return Next::AwaitAnswer(call);
         }
-        match decode_body(protocol, body, &transfer, None) {
+        match decode_body(protocol, &handing.body, &transfer, None) {
             Ok(decode) => {
                 self.release_decode(vm, host, handing, decode);
                 Next::ReleaseAwaiting(call)
@@ -124,14 +114,41 @@ impl Flow {
     }
 }
 
-/// Makes the prefill call to `target` with `body`, in the name of the client.
-fn call(host: &impl Host, handing: &Handing, target: &TargetEntry, body: &[u8]) -> Result<u32, HostError> {
-    let headers = host.request_headers();
-    let rank = target.rank.map(|rank| rank.to_string());
-    let given = headers.iter().filter(|(name, _)| !NOT_SENT.contains(&name.as_str()));
-    let mut pairs: Vec<(&str, &str)> =
-        given.filter_map(|(name, value)| Some((name.as_str(), std::str::from_utf8(value).ok()?))).collect();
-    pairs.push((names::DESTINATION, &target.endpoint));
-    pairs.extend(rank.iter().map(|rank| (names::RANK, rank.as_str())));
-    host.call(&handing.asked.pool.manifest.prefill_cluster, &pairs, body, handing.rules.prefill_timeout_ms)
+impl Handing {
+    /// Books the prefill on the next target; `None` when there is none.
+    pub(super) fn book_prefill(&mut self, vm: &mut Vm, host: &impl Host) -> Option<()> {
+        let target = self.prefill_target(self.tries)?.clone();
+        self.tries += 1;
+        self.is_sent = false;
+        let began = host.now_nanos();
+        let load = BookingRequest {
+            target: target.id,
+            blocks: 0,
+            prefill_tokens: self.prefill.prefill_tokens.saturating_mul(self.asked.prompts.into()),
+            checkpoints: Checkpoints::default(),
+        };
+        let booking = book_request(vm, load, millis(began));
+        vm.flush_row(host, millis(began));
+        self.call = Some(Call::begin(vm, booking, self.body.len() as u64, began));
+        let Self { asked, prompt, prefill, said, .. } = &*self;
+        self.pending = Some(Pending::new(vm, asked, prompt, prefill, &target, said.imagined, millis(began)));
+        Some(())
+    }
+
+    /// Calls `target` in `cluster` with `body`, in the name of the client.
+    pub(super) fn call(
+        &self,
+        host: &impl Host,
+        cluster: &str,
+        target: &TargetEntry,
+        body: &[u8],
+    ) -> Result<u32, HostError> {
+        let rank = target.rank.map(|rank| rank.to_string());
+        let given = self.headers.iter().filter(|(name, _)| !NOT_SENT.contains(&name.as_str()));
+        let mut pairs: Vec<(&str, &str)> =
+            given.filter_map(|(name, value)| Some((name.as_str(), std::str::from_utf8(value).ok()?))).collect();
+        pairs.push((names::DESTINATION, &target.endpoint));
+        pairs.extend(rank.iter().map(|rank| (names::RANK, rank.as_str())));
+        host.call(cluster, &pairs, body, self.rules.prefill_timeout_ms)
+    }
 }

@@ -1,7 +1,7 @@
 //! HTTP calls of the filter, and the answers a test gives them.
 
-use super::{Exchange, FakeHost};
-use crate::flow::on_answer;
+use super::{Exchange, FakeHost, ROOT};
+use crate::flow::{on_answer, on_root};
 use crate::host::{Answer, HostError};
 use crate::vm::Vm;
 
@@ -83,8 +83,29 @@ impl FakeHost {
 
     pub(super) fn open_answer<T>(&self, read: impl FnOnce(&FakeAnswer) -> T) -> T {
         match &*self.answer.borrow() {
-            Some((context, answer)) if *context == self.current() => read(answer),
+            Some((context, answer)) if [*context, ROOT].contains(&self.current()) => read(answer),
             _ => panic!("an answer is read outside its callback, or of another request"),
+        }
+    }
+
+    /// Answers the call `number`, in the callback of the context that made it.
+    pub fn answer(&self, vm: &mut Vm, number: u32, answer: FakeAnswer) {
+        let at = self.sent.borrow().iter().position(|call| call.number == number);
+        let call = self.sent.borrow_mut().remove(at.unwrap_or_else(|| panic!("call {number} is not on its way")));
+        let told = Answer { call: number, headers: answer.headers.len(), body: answer.body.len() };
+        self.answer.replace(Some((call.context, answer)));
+        self.set_current(call.caller);
+        on_answer(vm, self, told);
+        self.answer.replace(None);
+        self.call_roots(vm);
+    }
+
+    /// Calls the root context back for what was put into its queues, unless that is to wait.
+    pub fn call_roots(&self, vm: &mut Vm) {
+        while !self.late_roots.get() {
+            let Some(queue) = self.posted.borrow_mut().pop_front() else { return };
+            self.set_current(ROOT);
+            on_root(vm, self, ROOT, queue);
         }
     }
 }
@@ -97,12 +118,7 @@ impl Exchange {
 
     /// Answers the call `number` of this request.
     pub fn answer(&self, host: &FakeHost, vm: &mut Vm, number: u32, answer: FakeAnswer) {
-        let at = host.sent.borrow().iter().position(|call| (call.context, call.number) == (self.context(), number));
-        let call = host.sent.borrow_mut().remove(at.unwrap_or_else(|| panic!("call {number} is not on its way")));
-        let told = Answer { call: number, headers: answer.headers.len(), body: answer.body.len() };
-        host.answer.replace(Some((call.context, answer)));
-        host.set_current(call.caller);
-        on_answer(vm, host, told);
-        host.answer.replace(None);
+        assert!(self.calls(host).iter().any(|call| call.number == number), "call {number} is of another request");
+        host.answer(vm, number, answer);
     }
 }

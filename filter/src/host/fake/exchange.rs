@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::{FakeHost, FakeStream};
+use super::{FakeHost, FakeStream, ROOT};
 use crate::config::RouteConfig;
 use crate::flow::Stream;
 use crate::host::Verdict;
@@ -19,10 +19,10 @@ pub struct Exchange {
 impl Exchange {
     /// Opens a stream and lets its headers through; `last`: it has no body.
     pub fn open(host: &FakeHost, vm: &mut Vm, config: &Rc<RouteConfig>, headers: &[(&str, &[u8])], last: bool) -> Self {
-        let context = host.streams.borrow().keys().max().map_or(100, |last| last + 1);
+        let context = host.next_context.replace(host.next_context.get() + 1);
         let pairs = headers.iter().map(|(name, value)| ((*name).to_owned(), value.to_vec())).collect();
         host.streams.borrow_mut().insert(context, FakeStream { request_headers: pairs, ..FakeStream::default() });
-        let exchange = Self { context, stream: Stream::new(context, Rc::clone(config)) };
+        let exchange = Self { context, stream: Stream::new(context, ROOT, Rc::clone(config)) };
         host.set_current(context);
         let verdict = exchange.stream.on_request_headers(vm, host, last);
         exchange.settle(host, verdict);
@@ -57,6 +57,7 @@ impl Exchange {
         host.set_current(self.context);
         let verdict = self.stream.on_request_body(vm, host, held, last);
         self.settle(host, verdict);
+        host.call_roots(vm);
     }
 
     /// Request trailers, instead of a last piece.
@@ -64,6 +65,7 @@ impl Exchange {
         host.set_current(self.context);
         let verdict = self.stream.on_request_trailers(vm, host);
         self.settle(host, verdict);
+        host.call_roots(vm);
     }
 
     fn settle(&self, host: &FakeHost, verdict: Verdict) {
@@ -107,7 +109,8 @@ impl Exchange {
         self.see(host, |stream| stream.over = true);
         host.set_current(self.context);
         self.stream.on_done(vm, host);
-        host.sent.borrow_mut().retain(|call| call.context != self.context);
+        // Their answers would come to its own callback.
+        host.sent.borrow_mut().retain(|call| call.caller != self.context);
         host.streams.borrow_mut().remove(&self.context).unwrap()
     }
 }

@@ -21,7 +21,7 @@ pub use process::FakeEnvoy;
 pub use stream::FakeStream;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::rc::Rc;
 
 use super::{Host, HostError, Severity, Shared};
@@ -45,8 +45,14 @@ pub struct FakeHost {
     current: Cell<u32>,
     /// The context whose callback runs.
     called: Cell<u32>,
+    /// Whether root contexts are called back only when a test says so.
+    pub late_roots: Cell<bool>,
+    /// Queues of this thread, and those of them whose callbacks are due.
+    queues: RefCell<Vec<u32>>,
+    posted: RefCell<VecDeque<u32>>,
     /// The answer whose callback runs, and the request it is for.
     answer: RefCell<Option<(u32, FakeAnswer)>>,
+    next_context: Cell<u32>,
     next_call: Cell<u32>,
     calls: RefCell<BTreeMap<&'static str, u32>>,
     seeds: Cell<u64>,
@@ -61,7 +67,11 @@ impl FakeHost {
             configuration: RefCell::default(),
             sent: RefCell::default(),
             called: Cell::new(ROOT),
+            late_roots: Cell::default(),
+            queues: RefCell::default(),
+            posted: RefCell::default(),
             answer: RefCell::default(),
+            next_context: Cell::new(100),
             next_call: Cell::new(1),
             tick_period: Cell::new(crate::held::TICK_MS),
             current: Cell::new(ROOT),
@@ -240,7 +250,9 @@ impl Host for FakeHost {
 
     fn register_queue(&self, name: &str) -> u32 {
         self.note("register_queue");
-        self.envoy.register_queue(name)
+        let queue = self.envoy.register_queue(name);
+        self.queues.borrow_mut().push(queue);
+        queue
     }
 
     fn queue(&self, name: &str) -> Option<u32> {
@@ -250,6 +262,9 @@ impl Host for FakeHost {
 
     fn enqueue(&self, queue: u32, value: &[u8]) -> Result<(), HostError> {
         self.note("enqueue");
+        if self.queues.borrow().contains(&queue) {
+            self.posted.borrow_mut().push_back(queue);
+        }
         self.envoy.enqueue(queue, value)
     }
 
