@@ -135,6 +135,38 @@ fn mutated() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
+/// A string of some hundred bytes as it stands in a body: stretches without escapes, and escapes at all distances, some of them wrong.
+fn long_string() -> impl Strategy<Value = Vec<u8>> {
+    let escapes = vec![
+        r"\n",
+        r#"\""#,
+        r"\\",
+        r"\/",
+        r"\t",
+        r"\r",
+        r"\b",
+        r"\f",
+        r"\u00e9",
+        r"\ud83d\ude00",
+        r"\\n",
+        r#"\\\""#,
+        "é",
+        "漢",
+        "😀",
+    ];
+    let piece = prop_oneof![
+        8 => prop::sample::select(escapes).prop_map(|text| text.as_bytes().to_vec()),
+        4 => (0..20_usize).prop_map(|length| vec![b'x'; length]),
+        3 => (0..150_usize).prop_map(|length| vec![b'y'; length]),
+    ];
+    let wrong = prop::sample::select(vec!["", "", "", "", r"\x", "\n", "\"", r"\u12g4", r"\ud800", "\u{1}"]);
+    let pieces = || prop::collection::vec(piece.clone(), 0..60);
+    (pieces(), wrong, pieces(), 0..140_usize).prop_map(|(before, wrong, after, space)| {
+        // Space behind it decides how near the end of the body is.
+        [b"\"", &*before.concat(), wrong.as_bytes(), &after.concat(), b"\"", &vec![b' '; space]].concat()
+    })
+}
+
 fn json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -158,6 +190,12 @@ proptest! {
 
     #[test]
     fn noise_is_judged_as_serde_json_judges_it(text in noise()) {
+        agrees(&text)?;
+        skips_what_it_reads(&text)?;
+    }
+
+    #[test]
+    fn long_strings_are_read_as_serde_json_reads_them(text in long_string()) {
         agrees(&text)?;
         skips_what_it_reads(&text)?;
     }

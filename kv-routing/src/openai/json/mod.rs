@@ -10,6 +10,7 @@ mod number;
 mod skip;
 mod stretch;
 mod string;
+mod unescaped;
 
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ use thiserror::Error;
 pub use build::to_value;
 pub(crate) use members::{elements, members};
 pub(crate) use number::Number;
+use unescaped::Unescaped;
 
 /// Deepest nesting of arrays and objects that is read. Python's own bound is about 1000 and pydantic's 255.
 pub const MAX_DEPTH: u16 = 128;
@@ -98,7 +100,7 @@ pub(crate) struct Cursor<'a> {
     depth: u16,
     kept: u32,
     /// The last string that had escapes, without them; kept for its memory.
-    unescaped: String,
+    unescaped: Unescaped,
 }
 
 impl<'a> Cursor<'a> {
@@ -107,7 +109,7 @@ impl<'a> Cursor<'a> {
         let text = simdutf8::compat::from_utf8(body)
             .map_err(|error| JsonError { at: error.valid_up_to(), problem: JsonProblem::Utf8 })?;
         let at = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
-        Ok(Self { text, at, depth: 0, kept: 0, unescaped: String::new() })
+        Ok(Self { text, at, depth: 0, kept: 0, unescaped: Unescaped::default() })
     }
 
     pub(crate) fn fail<T>(&self, problem: JsonProblem) -> Result<T, JsonError> {

@@ -3,6 +3,9 @@
 /// Bytes looked at together: a vector.
 pub(super) const WIDE: usize = 16;
 
+/// Bytes of a block: as many as a word has bits.
+pub(super) const BLOCK: usize = 64;
+
 #[inline]
 fn is_special(byte: &u8) -> bool {
     matches!(byte, b'"' | b'\\' | 0..0x20)
@@ -25,6 +28,13 @@ pub(super) fn plain_len(bytes: &[u8]) -> usize {
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 #[inline]
 pub(super) fn first_special(chunk: &[u8; WIDE]) -> usize {
+    (u32::from(special_bits(chunk)) | 1 << WIDE).trailing_zeros() as usize
+}
+
+/// A bit for every special byte, the first byte's is the lowest.
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+#[inline]
+fn special_bits(chunk: &[u8; WIDE]) -> u16 {
     use core::arch::wasm32::{u8x16_bitmask, u8x16_eq, u8x16_lt, u8x16_splat, u64x2, v128_or};
 
     let [low, high] = words(chunk);
@@ -32,8 +42,20 @@ pub(super) fn first_special(chunk: &[u8; WIDE]) -> usize {
     let quote = u8x16_eq(bytes, u8x16_splat(b'"'));
     let backslash = u8x16_eq(bytes, u8x16_splat(b'\\'));
     let control = u8x16_lt(bytes, u8x16_splat(0x20));
-    let found = u8x16_bitmask(v128_or(v128_or(quote, backslash), control));
-    (u32::from(found) | 1 << WIDE).trailing_zeros() as usize
+    u8x16_bitmask(v128_or(v128_or(quote, backslash), control))
+}
+
+/// A bit for every special byte, the first byte's is the lowest.
+#[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
+#[inline]
+fn special_bits(chunk: &[u8; WIDE]) -> u16 {
+    chunk.iter().rev().fold(0, |bits, byte| bits << 1 | u16::from(is_special(byte)))
+}
+
+/// A bit for every special byte of a block, the first byte's is the lowest.
+#[inline]
+pub(super) fn specials(block: &[u8; BLOCK]) -> u64 {
+    block.as_chunks::<WIDE>().0.iter().rev().fold(0, |bits, chunk| bits << WIDE | u64::from(special_bits(chunk)))
 }
 
 /// Place of the first special byte; [`WIDE`] when there is none.
@@ -67,7 +89,7 @@ fn words(chunk: &[u8; WIDE]) -> [u64; 2] {
 
 #[cfg(test)]
 mod tests {
-    use super::{WIDE, first_special, is_special, plain_len};
+    use super::{BLOCK, WIDE, first_special, is_special, plain_len, specials};
 
     #[test]
     fn every_byte_at_every_place_is_told_from_its_neighbours() {
@@ -81,6 +103,20 @@ mod tests {
                     chunk[WIDE - 1] = b'"';
                     assert!(first_special(&chunk) < WIDE);
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn every_special_byte_of_a_block_has_its_bit() {
+        for byte in 0..=u8::MAX {
+            let mut block = [byte; BLOCK];
+            assert_eq!(specials(&block), if is_special(&byte) { u64::MAX } else { 0 });
+            for place in 0..BLOCK {
+                block.fill(b'a');
+                (block[place], block[BLOCK - 1 - place]) = (byte, b'"');
+                let expected = (0..).zip(&block).map(|(at, byte)| u64::from(is_special(byte)) << at);
+                assert_eq!(specials(&block), expected.sum::<u64>(), "{byte:#x} at {place}");
             }
         }
     }

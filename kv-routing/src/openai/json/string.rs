@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use minijinja::Value;
 
-use super::stretch::{WIDE, first_special, plain_len};
+use super::stretch::plain_len;
+use super::unescaped::{Unescaped, short_escape};
 use super::{Cursor, JsonError, JsonProblem};
 
 /// A string that was read.
@@ -20,7 +21,7 @@ impl<'a> Cursor<'a> {
     pub(crate) fn string(&mut self) -> Result<Cow<'a, str>, JsonError> {
         Ok(match self.read_string()? {
             Read::Plain(plain) => Cow::Borrowed(plain),
-            Read::Unescaped => Cow::Owned(std::mem::take(&mut self.unescaped)),
+            Read::Unescaped => Cow::Owned(self.unescaped()?.to_owned()),
         })
     }
 
@@ -28,7 +29,7 @@ impl<'a> Cursor<'a> {
     pub(crate) fn string_value(&mut self) -> Result<Value, JsonError> {
         Ok(match self.read_string()? {
             Read::Plain(plain) => Value::from(plain),
-            Read::Unescaped => Value::from(self.unescaped.as_str()),
+            Read::Unescaped => Value::from(self.unescaped()?),
         })
     }
 
@@ -48,66 +49,53 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// The last string that had escapes.
+    fn unescaped(&self) -> Result<&str, JsonError> {
+        // Cut from text and put together of characters, so it is text; to check that again costs next to nothing.
+        simdutf8::compat::from_utf8(self.unescaped.text()).or_else(|_| self.fail(JsonProblem::Utf8))
+    }
+
     /// Reads the rest of a string that has escapes; `plain` is what was before the first one.
     fn unescape(&mut self, plain: &str) -> Result<Read<'a>, JsonError> {
         let mut out = std::mem::take(&mut self.unescaped);
         out.clear();
-        out.push_str(plain);
+        out.push(plain.as_bytes());
+        let end = self.unescape_into(&mut out);
+        self.unescaped = out;
+        end.map(|()| Read::Unescaped)
+    }
+
+    fn unescape_into(&mut self, out: &mut Unescaped) -> Result<(), JsonError> {
         loop {
-            match self.byte() {
-                Some(b'"') => {
-                    self.at += 1;
-                    self.unescaped = out;
-                    return Ok(Read::Unescaped);
-                }
+            self.at += out.take_stretches(self.rest());
+            let plain = plain_len(self.rest());
+            out.push(self.rest().get(..plain).unwrap_or_default());
+            self.at += plain;
+            let special = self.byte();
+            if special.is_some_and(|byte| byte >= b' ') {
+                self.at += 1;
+            }
+            match special {
+                Some(b'"') => return Ok(()),
                 Some(b'\\') => {
-                    self.at += 1;
-                    out.push(self.escape()?);
+                    let char = self.escape()?;
+                    out.push(char.encode_utf8(&mut [0; 4]).as_bytes());
                 }
                 Some(_) => return self.fail(JsonProblem::Control),
                 None => return self.fail(JsonProblem::End),
             }
-            self.copy_plain(&mut out);
         }
-    }
-
-    /// Takes the text up to the next special byte. Stretches are short in code, which has an escape in every line, so a vector of
-    /// bytes is copied and what was too much cut off again: a copy of known length needs no call.
-    #[inline]
-    fn copy_plain(&mut self, out: &mut String) {
-        while let Some(chunk) = self.rest().first_chunk::<WIDE>()
-            && let Some(text) = self.text.get(self.at..self.at + WIDE)
-        {
-            let plain = first_special(chunk);
-            out.push_str(text);
-            self.at += plain;
-            if plain < WIDE {
-                out.truncate(out.len() - (WIDE - plain));
-                return;
-            }
-        }
-        // At the end of the body, or a character lies across the end of the chunk.
-        let start = self.at;
-        self.at += plain_len(self.rest());
-        out.push_str(self.text.get(start..self.at).unwrap_or_default());
     }
 
     /// The character of the escape behind a backslash.
     fn escape(&mut self) -> Result<char, JsonError> {
         let Some(byte) = self.byte() else { return self.fail(JsonProblem::End) };
         self.at += 1;
-        Ok(match byte {
-            b'"' => '"',
-            b'\\' => '\\',
-            b'/' => '/',
-            b'b' => '\u{8}',
-            b'f' => '\u{c}',
-            b'n' => '\n',
-            b'r' => '\r',
-            b't' => '\t',
-            b'u' => return self.unicode_escape(),
-            _ => return self.fail(JsonProblem::Escape),
-        })
+        match (byte, short_escape(byte)) {
+            (b'u', _) => self.unicode_escape(),
+            (_, 0) => self.fail(JsonProblem::Escape),
+            (_, char) => Ok(char::from(char)),
+        }
     }
 
     fn unicode_escape(&mut self) -> Result<char, JsonError> {
@@ -154,7 +142,7 @@ impl<'a> Cursor<'a> {
                             self.at += 1;
                             self.hex4()?;
                         }
-                        Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.at += 1,
+                        Some(byte) if short_escape(byte) != 0 => self.at += 1,
                         Some(_) => return self.fail(JsonProblem::Escape),
                         None => return self.fail(JsonProblem::End),
                     }
