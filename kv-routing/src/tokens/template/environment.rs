@@ -39,8 +39,8 @@ pub(super) fn bare_environment() -> Environment<'static> {
     env.add_function("dict", functions::dict);
     env.add_function("namespace", functions::namespace);
     env.add_function(source::SLICE, slice::slice);
-    env.add_function(source::HOLDS, source::holds);
-    env.add_function(source::TEXT, source::text);
+    env.add_filter(source::HOLDS, source::holds);
+    env.add_filter(source::TEXT, source::text);
     // A macro call counts four. Templates that walk nested schemas stay far below, and a VM's stack is small.
     env.set_recursion_limit(RECURSION_LIMIT);
     env

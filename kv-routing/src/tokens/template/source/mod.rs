@@ -2,6 +2,7 @@
 
 mod edit;
 mod level;
+mod loops;
 mod needles;
 mod slices;
 mod sums;
@@ -18,6 +19,7 @@ pub(super) use sums::{TEXT, text};
 /// The source to compile.
 pub(super) fn prepare(source: &str) -> Result<String, TemplateError> {
     let source = plain_scopes(source);
+    let source = loops::searches_ended(&source)?;
     let source = slices::stepped_slices_called(&source)?;
     let source = needles::needles_called(&source)?;
     Ok(sums::sums_printed_in_parts(&source))

@@ -10,7 +10,7 @@ use super::edit::{Edit, edited, first_offset};
 use super::{Node, tree, walk};
 use crate::tokens::template::error::TemplateError;
 
-/// Function that stands for `in` behind a literal.
+/// Filter that stands for `in` behind a literal. A function would be looked up in every scope first.
 pub(in crate::tokens::template) const HOLDS: &str = "__holds";
 
 /// `needle in value`.
@@ -29,7 +29,7 @@ fn found(text: &[u8], needle: &[u8]) -> bool {
     memchr::memchr_iter(*first, text).any(|at| text.get(at..).is_some_and(|rest| rest.starts_with(needle)))
 }
 
-/// Turns `'...' in x` into calls where `x` is a name, or a lookup in one.
+/// Turns `'...' in x` into filters where `x` is a name, or a lookup in one.
 pub(super) fn needles_called(source: &str) -> Result<String, TemplateError> {
     let root = tree(source)?;
     let mut edits = Vec::new();
@@ -59,7 +59,7 @@ fn is_lookup(expr: &Expr<'_>) -> bool {
 }
 
 /// `None` when the places are not what they seem to be: brackets leave no trace in the tree.
-fn call_edits(source: &str, left: std::ops::Range<usize>, right: std::ops::Range<usize>) -> Option<[Edit; 3]> {
+fn call_edits(source: &str, left: std::ops::Range<usize>, right: std::ops::Range<usize>) -> Option<[Edit; 2]> {
     let literal = source.get(left.clone())?;
     let quoted = ['\'', '"']
         .into_iter()
@@ -71,8 +71,7 @@ fn call_edits(source: &str, left: std::ops::Range<usize>, right: std::ops::Range
     let whole = quoted && between.trim() == "in" && ends;
     whole.then(|| {
         [
-            Edit { at: left.start, dropped: 0, text: format!("{HOLDS}(") },
-            Edit { at: left.end, dropped: between.len(), text: ", ".to_owned() },
+            Edit { at: left.end, dropped: between.len(), text: format!("|{HOLDS}(") },
             Edit { at: right.end, dropped: 0, text: ")".to_owned() },
         ]
     })
@@ -85,14 +84,14 @@ mod checks {
     #[test]
     fn literals_are_looked_for_by_a_call() {
         for (source, expected) in [
-            ("{% if '</think>' in message.content %}", "{% if __holds('</think>', message.content) %}"),
-            ("{{ \"a\" in x and not 'b' in y['c'] }}", "{{ __holds(\"a\", x) and not __holds('b', y['c']) }}"),
+            ("{% if '</think>' in message.content %}", "{% if '</think>'|__holds(message.content) %}"),
+            ("{{ \"a\" in x and not 'b' in y['c'] }}", "{{ \"a\"|__holds(x) and not 'b'|__holds(y['c']) }}"),
             ("{{ 'a' in x == y }}", "{{ 'a' in x == y }}"),
             ("{{ 'a' in x|trim }}{{ 'a' in x.f() }}", "{{ 'a' in x|trim }}{{ 'a' in x.f() }}"),
             ("{{ ('a') in x }}{{ 'a' in (x) }}", "{{ ('a') in x }}{{ 'a' in (x) }}"),
             ("{{ 'a' not in x }}{{ a in x }}{{ 1 in x }}", "{{ 'a' not in x }}{{ a in x }}{{ 1 in x }}"),
             ("{{ 'a' + 'b' in x }}{{ 'a' in x + y }}", "{{ 'a' + 'b' in x }}{{ 'a' in x + y }}"),
-            ("é{{ ['a' in x, 'b' in x][0] }}", "é{{ [__holds('a', x), __holds('b', x)][0] }}"),
+            ("é{{ ['a' in x, 'b' in x][0] }}", "é{{ ['a'|__holds(x), 'b'|__holds(x)][0] }}"),
         ] {
             let source = if source.starts_with("{%") { format!("{source}{{% endif %}}") } else { source.to_owned() };
             let made = needles_called(&source).expect("a template");

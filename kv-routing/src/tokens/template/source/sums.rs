@@ -3,13 +3,15 @@
 //! Adding makes every partial sum twice over, and one of the parts is a whole message. Printed one after another, the parts are
 //! copied once.
 
+use std::borrow::Cow;
+
 use minijinja::machinery::ast::{BinOpKind, Expr, Stmt};
 use minijinja::{Error, ErrorKind, Value};
 
 use super::level::{Level, split_outer};
 use super::tree;
 
-/// Function that a part which is no literal goes through.
+/// Filter that a part which is no literal goes through. A function would be looked up in every scope first.
 pub(in crate::tokens::template) const TEXT: &str = "__text";
 
 /// The value itself, which must be a text as for adding it to one.
@@ -82,13 +84,36 @@ fn parts_of(tag: &str) -> Option<String> {
     let source = format!("{{{{{inside}}}}}");
     let is_sum = parts.len() > 1 && adds_literal(&source, parts.len() - 1);
     is_sum.then(|| {
-        let printed: Vec<String> = parts.iter().map(|part| print(part)).collect();
+        let printed: Vec<String> = joined(&parts).iter().map(|part| print(part)).collect();
         format!("{{{{{open}{}{shut}}}}}", printed.join("}}{{"))
     })
 }
 
+/// The parts, literals in a row made one where their quotes are the same.
+fn joined<'a>(parts: &[&'a str]) -> Vec<Cow<'a, str>> {
+    let mut joined: Vec<Cow<'a, str>> = Vec::with_capacity(parts.len());
+    for part in parts {
+        match joined.last_mut() {
+            Some(last) if is_literal(last.trim()) && is_literal(part.trim()) && quote(last) == quote(part) => {
+                let text = format!(" {}{} ", without_last(last.trim()), part.trim().get(1..).unwrap_or_default());
+                *last = Cow::Owned(text);
+            }
+            _ => joined.push(Cow::Borrowed(part)),
+        }
+    }
+    joined
+}
+
+fn quote(literal: &str) -> Option<char> {
+    literal.trim_start().chars().next()
+}
+
+fn without_last(text: &str) -> &str {
+    text.get(..text.len().saturating_sub(1)).unwrap_or_default()
+}
+
 fn print(part: &str) -> String {
-    if is_literal(part.trim()) { part.to_owned() } else { format!(" {TEXT}({part}) ") }
+    if is_literal(part.trim()) { part.to_owned() } else { format!(" ({part})|{TEXT} ") }
 }
 
 fn is_literal(part: &str) -> bool {
@@ -131,19 +156,20 @@ mod tests {
         for (source, expected) in [
             (
                 "{{- '<' + role + '\\n' + m.content + '>' -}}",
-                "{{- '<' }}{{ __text( role ) }}{{ '\\n' }}{{ __text( m.content ) }}{{ '>' -}}",
+                "{{- '<' }}{{ ( role )|__text }}{{ '\\n' }}{{ ( m.content )|__text }}{{ '>' -}}",
             ),
             (
                 "{{ bos + f('a' + b, {'c': d}) + \"+}}'\" }}",
-                "{{ __text( bos ) }}{{ __text( f('a' + b, {'c': d}) ) }}{{ \"+}}'\" }}",
+                "{{ ( bos )|__text }}{{ ( f('a' + b, {'c': d}) )|__text }}{{ \"+}}'\" }}",
             ),
             ("{{ a + b }}{{ a ~ 'b' }}{{ x|trim }}", "{{ a + b }}{{ a ~ 'b' }}{{ x|trim }}"),
             ("{{ 'a' + b if c else d }}{{ 'a' + b == c }}", "{{ 'a' + b if c else d }}{{ 'a' + b == c }}"),
-            ("{{ ('a' + b)|trim + c|trim + 'd' }}", "{{ __text( ('a' + b)|trim ) }}{{ __text( c|trim ) }}{{ 'd' }}"),
-            ("{{ 'a' + b - c + d }}{{ 'a' + (b - c) }}", "{{ 'a' + b - c + d }}{{ 'a' }}{{ __text( (b - c) ) }}"),
+            ("{{ ('a' + b)|trim + c|trim + 'd' }}", "{{ ( ('a' + b)|trim )|__text }}{{ ( c|trim )|__text }}{{ 'd' }}"),
+            ("{{ 'a' + b - c + d }}{{ 'a' + (b - c) }}", "{{ 'a' + b - c + d }}{{ 'a' }}{{ ( (b - c) )|__text }}"),
             ("{# {{ 'a' + b }} #}{% set x = 'a' + b %}{ '+' }", "{# {{ 'a' + b }} #}{% set x = 'a' + b %}{ '+' }"),
             ("{% raw %}{{ 'a' + b }}{% endraw %}", "{% raw %}{{ 'a' + b }}{% endraw %}"),
-            ("{{ 'it\\'s +' + c }}", "{{ 'it\\'s +' }}{{ __text( c ) }}"),
+            ("{{ c + '</s>' + '\\n' + \"!\" }}", "{{ ( c )|__text }}{{ '</s>\\n' }}{{ \"!\" }}"),
+            ("{{ 'it\\'s +' + c }}", "{{ 'it\\'s +' }}{{ ( c )|__text }}"),
         ] {
             let made = sums_printed_in_parts(source);
             let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
