@@ -139,7 +139,8 @@ bench-path: wasm ## What the filter adds to a request: Envoy with it, without it
 
 bench-tokens: wasm ## Tokenizing inside Envoy, beside the Hugging Face library in the same place
 	cargo build --package bench-tokens --target wasm32-wasip1 --profile wasm
-	cargo run --release --package bench --bin tokens -- target/wasm32-wasip1/wasm/bench_tokens.wasm
+	@scripts/optimize-wasm.sh target/wasm32-wasip1/wasm/bench_tokens.wasm target/bench-tokens.wasm
+	cargo run --release --package bench --bin tokens -- target/bench-tokens.wasm
 
 bench-replay: wasm build ## Mooncake trace: hit rate and time to first token by balancing method
 	cargo run --package bench --bin replay
