@@ -20,7 +20,18 @@ const UNSUPPORTED: &[(&str, &str)] = &[
 ];
 
 /// Expressions that are refused when a template is loaded.
-const UNSUPPORTED_EXPRESSIONS: &[&str] = &["x | batch(2) | list", "x | wordcount"];
+const UNSUPPORTED_EXPRESSIONS: &[&str] = &[
+    "x | batch(2) | list",
+    "x | wordcount",
+    "x is lower",
+    "x is upper",
+    "x.isalpha()",
+    "x.isalnum()",
+    "x.isdigit()",
+    "x.isnumeric()",
+    "x.isupper()",
+    "x.islower()",
+];
 
 /// Where minijinja's operators know less of Python's numbers: comparing booleans and very large or small floats, and the
 /// remainder of a negative float. No template does such a thing with a value of a request.

@@ -83,7 +83,13 @@ pub fn compile_files(files: &ModelFiles, options: &RenderOptions) -> Result<Comp
     let json: TokenizerJson = serde_json::from_slice(&files.tokenizer)
         .map_err(|source| CompileError::Json { path: files.path("tokenizer.json"), source })?;
     let config = files.config_json()?;
-    let (mut parts, notes) = build_parts(&json, &config, files.origin)?;
+    let (mut parts, mut notes) = build_parts(&json, &config, files.origin)?;
+    notes.extend(files.rebuilt_as.as_ref().map(|class| {
+        format!(
+            "{class} of transformers 5 builds normalizer and pre-tokenizer itself, and so it is done here; for engines with transformers 4, which \
+             follow tokenizer.json, put PreTrainedTokenizerFast as tokenizer_class into the pool's tokenizer_config.json"
+        )
+    }));
     let template = files.templates(options.content_format).map(|template| options.apply(template));
     let template_problem = template.as_ref().err().cloned();
     parts.template = template.ok();

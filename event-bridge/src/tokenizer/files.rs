@@ -10,7 +10,7 @@ use serde::de::IgnoredAny;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::json::ConfigJson;
-use super::{CompileError, Unsupported, ranks};
+use super::{CompileError, Unsupported, classes, ranks};
 
 /// Largest `tokenizer.json` seen is 33 MB.
 const FILE_BOUND: u64 = 256 << 20;
@@ -42,6 +42,8 @@ pub struct ModelFiles {
     pub template: Option<Vec<u8>>,
     /// `config.json`
     pub model_config: Option<Vec<u8>>,
+    /// The class that builds parts of its own in place of those of `tokenizer.json`; they are in `tokenizer`.
+    pub rebuilt_as: Option<String>,
     /// `chat_template.json`
     pub template_json: Option<Vec<u8>>,
     /// `additional_chat_templates/tool_use.jinja`
@@ -60,13 +62,19 @@ impl ModelFiles {
             other => other.map(Some),
         };
         let config = optional("tokenizer_config.json")?;
+        let model_config = optional("config.json")?;
+        let mut rebuilt_as = None;
         let (tokenizer, origin) = match (optional("tiktoken.model")?, optional("tekken.json")?) {
             (_, Some(file)) if is_mistral(directory) => (ranks::tekken(&file)?, Origin::Tekken),
             _ if is_mistral(directory) => {
                 return Err(Unsupported::new("tokenizer.model.v*", "read by the engine with mistral-common").into());
             }
             _ if directory.join("tokenizer.json").exists() => {
-                (read_bounded(&directory.join("tokenizer.json"))?, Origin::Json)
+                let file = read_bounded(&directory.join("tokenizer.json"))?;
+                let wrong = |source| CompileError::Json { path: directory.to_owned(), source };
+                let (file, class) = classes::rebuild(file, config.as_deref(), model_config.as_deref(), wrong)?;
+                rebuilt_as = class;
+                (file, Origin::Json)
             }
             (Some(file), _) => (ranks::tiktoken(&file, config.as_deref())?, Origin::Tiktoken),
             (None, Some(file)) => (ranks::tekken(&file)?, Origin::Tekken),
@@ -78,7 +86,8 @@ impl ModelFiles {
             origin,
             config,
             template: optional("chat_template.jinja")?,
-            model_config: optional("config.json")?,
+            model_config,
+            rebuilt_as,
             template_json: optional("chat_template.json")?,
             tool_template: optional("additional_chat_templates/tool_use.jinja")?,
         })

@@ -5,6 +5,7 @@
 //! before a compiled tokenizer is used. What it does not support is tokenized here, by `BridgeTokenizer`, at the filter's request.
 
 mod added;
+mod classes;
 mod compile;
 pub mod corpus;
 mod error;

@@ -3,6 +3,7 @@
 //! | module | what |
 //! |---|---|
 //! | `parity` | built-in corpus, generated texts, sample of the sweep over all scalar values |
+//! | `classes` | tokenizer classes that rebuild what the file says |
 //! | `conversations` | the self-test of templates |
 //! | `cuts` | texts cut where the core cuts them, tokenized by the library |
 //! | `caches` | prompts prepared with caches and in slices against the same without |
@@ -14,6 +15,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)] // a test may fail by panicking
 
 mod caches;
+mod classes;
 mod conversations;
 mod cuts;
 mod harmony;

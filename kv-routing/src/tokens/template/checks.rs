@@ -34,16 +34,6 @@ pub(super) fn is_callable(value: &Value) -> bool {
     value.kind() == ValueKind::Plain && !is_float(value)
 }
 
-/// Every cased character is lower case, and there is one.
-pub(super) fn is_lower(value: &Value) -> bool {
-    super::methods::is_cased(&super::filters::text(value), char::is_lowercase, char::is_uppercase)
-}
-
-/// Every cased character is upper case, and there is one.
-pub(super) fn is_upper(value: &Value) -> bool {
-    super::methods::is_cased(&super::filters::text(value), char::is_uppercase, char::is_lowercase)
-}
-
 /// A remainder of zero; minijinja's own panics on a divisor of zero.
 pub(super) fn is_divisible_by(value: &Value, divisor: &Value) -> bool {
     match (value.as_i64(), divisor.as_i64()) {

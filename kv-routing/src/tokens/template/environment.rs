@@ -135,8 +135,6 @@ fn add_checks(env: &mut Environment<'static>) {
     env.add_test("float", checks::is_float);
     env.add_test("callable", checks::is_callable);
     env.add_test("divisibleby", checks::is_divisible_by);
-    env.add_test("lower", checks::is_lower);
-    env.add_test("upper", checks::is_upper);
 }
 
 fn print(out: &mut Output, _state: &State, value: &Value) -> Result<(), Error> {

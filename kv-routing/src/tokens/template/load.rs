@@ -26,14 +26,25 @@ pub struct ModelFiles<'a> {
 /// What builds the prompts of gpt-oss.
 pub const HARMONY: &str = "openai-harmony";
 
-/// Model types and tokenizer classes whose prompts vLLM builds otherwise.
+/// Model types and architectures whose prompts vLLM builds otherwise.
 const OTHER_RENDERERS: &[(&str, &str)] = &[
     ("gpt_oss", HARMONY),
     ("deepseek_v32", "vLLM's DeepSeek V3.2 encoder"),
+    ("DeepseekV32ForCausalLM", "vLLM's DeepSeek V3.2 encoder"),
     ("deepseek_v4", "vLLM's DeepSeek V4 encoder"),
+    ("DeepseekV4ForCausalLM", "vLLM's DeepSeek V4 encoder"),
+    ("DeepseekV4ForConditionalGeneration", "vLLM's DeepSeek V4 encoder"),
+    ("DeepseekV41ForCausalLM", "vLLM's DeepSeek V4.1 encoder"),
     ("kimi_k3", "vLLM's Kimi K3 encoder"),
+    ("KimiK3ForConditionalGeneration", "vLLM's Kimi K3 encoder"),
     ("kimi_audio", "vLLM's Kimi audio tokenizer"),
+    ("MoonshotKimiaForCausalLM", "vLLM's Kimi audio tokenizer"),
+    ("InklingForCausalLM", "vLLM's Inkling encoder"),
+    ("InklingForConditionalGeneration", "vLLM's Inkling encoder"),
 ];
+
+/// Stands for the template of requests with tools where engines find none for them.
+const NO_TOOLS: &str = "{{ raise_exception('the model has no chat template for requests with tools') }}";
 
 impl ModelFiles<'_> {
     /// Reads the files, detects the content format and checks that the templates render here as in Python.
@@ -67,28 +78,47 @@ impl ModelFiles<'_> {
         let Some(bytes) = self.config else { return Ok(()) };
         let config = object("config.json", bytes)?;
         let model_type = config.get_attr("model_type").unwrap_or_default();
-        let model_type = model_type.as_str().unwrap_or_default();
-        match OTHER_RENDERERS.iter().find(|(name, _)| *name == model_type) {
-            Some((_, by)) => Err(TemplateError::OtherRenderer { model: model_type.to_owned(), by }),
+        let architectures = config.get_attr("architectures").unwrap_or_default();
+        let mut names = std::iter::once(model_type).chain(architectures.try_iter().into_iter().flatten());
+        let other = names.find_map(|name| OTHER_RENDERERS.iter().find(|(other, _)| name.as_str() == Some(other)));
+        match other {
+            Some((model, by)) => Err(TemplateError::OtherRenderer { model: (*model).to_owned(), by }),
             None => Ok(()),
         }
     }
 
-    /// The default template, and the one for tools. Files of their own come before `tokenizer_config.json`.
+    /// The default template, and the one for tools. Without tools vLLM asks the processor of models that have one, which prefers
+    /// `chat_template.json`; the tokenizer does not know that file.
     fn templates(&self, tokenizer_config: Option<&Dict>) -> Result<(String, Option<String>), TemplateError> {
-        let tools = self.tool_template.map(|bytes| text("tool_use.jinja", bytes)).transpose()?;
-        if let Some(bytes) = self.chat_template {
-            return Ok((text("chat_template.jinja", bytes)?, tools));
+        let (default, tools) = self.of_tokenizer(tokenizer_config)?;
+        match (self.of_processor()?, default) {
+            (Some(processor), Some(default)) if processor == default => Ok((processor, tools)),
+            (Some(processor), default) => {
+                Ok((processor, Some(tools.or(default).unwrap_or_else(|| NO_TOOLS.to_owned()))))
+            }
+            (None, Some(default)) => Ok((default, tools)),
+            (None, None) => Err(TemplateError::Missing),
         }
-        let from_json = self.chat_template_json.map(|bytes| object("chat_template.json", bytes)).transpose()?;
-        let given = from_json
-            .as_ref()
-            .and_then(|value| value.get_attr("chat_template").ok())
-            .filter(|template| !template.is_undefined())
-            .or_else(|| tokenizer_config.and_then(|dict| dict.get("chat_template").cloned()))
-            .ok_or(TemplateError::Missing)?;
+    }
+
+    /// `chat_template.json`, as it was written for processors.
+    fn of_processor(&self) -> Result<Option<String>, TemplateError> {
+        let Some(bytes) = self.chat_template_json else { return Ok(None) };
+        let file = object("chat_template.json", bytes)?;
+        let template = file.get_attr("chat_template").ok();
+        Ok(template.and_then(|template| template.as_str().map(str::to_owned)))
+    }
+
+    /// Files of their own come before `tokenizer_config.json`, all of them.
+    fn of_tokenizer(&self, tokenizer_config: Option<&Dict>) -> Result<(Option<String>, Option<String>), TemplateError> {
+        let default = self.chat_template.map(|bytes| text("chat_template.jinja", bytes)).transpose()?;
+        let tools = self.tool_template.map(|bytes| text("tool_use.jinja", bytes)).transpose()?;
+        if default.is_some() || tools.is_some() {
+            return Ok((default, tools));
+        }
+        let Some(given) = tokenizer_config.and_then(|dict| dict.get("chat_template")) else { return Ok((None, None)) };
         if let Some(template) = given.as_str() {
-            return Ok((template.to_owned(), tools));
+            return Ok((Some(template.to_owned()), None));
         }
         let named = |wanted: &str| {
             given.try_iter().into_iter().flatten().find_map(|entry| {
@@ -97,7 +127,7 @@ impl ModelFiles<'_> {
                 (name.as_str() == Some(wanted)).then(|| template.as_str().map(str::to_owned))?
             })
         };
-        Ok((named("default").ok_or(TemplateError::Missing)?, tools.or_else(|| named("tool_use"))))
+        Ok((named("default"), named("tool_use")))
     }
 }
 

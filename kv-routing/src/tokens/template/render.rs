@@ -130,7 +130,7 @@ impl Renderer {
         media::render(&prepared)
     }
 
-    /// A renderer for the template a request brings; everything else is this one's.
+    /// A renderer for the template a request brings, checked as at load; everything else is this one's.
     fn request_template(&self, template: &str) -> Result<Self, RenderError> {
         let format = super::analysis::content_format(template);
         let config = TemplateConfig {
@@ -140,7 +140,9 @@ impl Renderer {
             tool_content_format: format,
             ..self.config.clone()
         };
-        Self::compile(config).map_err(|error| RenderError::Template(error.to_string()))
+        let problem = |error: TemplateError| RenderError::Template(error.to_string());
+        super::analysis::check(template).map_err(problem)?;
+        Self::compile(config).map_err(problem)
     }
 
     fn uses_tool_template(&self, tools: bool) -> bool {

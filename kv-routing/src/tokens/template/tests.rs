@@ -1,5 +1,6 @@
 use super::{
     ContentFormat, ModelFiles, RenderError, Rendered, Renderer, RequestedFormat, TemplateConfig, TemplateError,
+    TemplateInput,
 };
 use crate::openai::{ChatInput, Endpoint, MediaId, PromptInput, parse};
 use crate::wire::UnixMillis;
@@ -126,6 +127,8 @@ fn what_is_not_supported_is_named_when_a_model_is_loaded() {
         ("{{ x | e }}", "filter `e`"),
         ("{{ cycler('a') }}", "function `cycler`"),
         ("{{ x.encode() }}", "method `encode`"),
+        ("{{ x.isdigit() }}", "method `isdigit`"),
+        ("{% if x is upper %}{% endif %}", "test `upper`"),
         ("{{ x.find('a', 3) }}", "positions in `find`"),
         ("{{ '{:>3}'.format(x) }}", "format specifications"),
         ("{{ '%s' % x }}", "`%` on a string"),
@@ -159,8 +162,74 @@ fn model_files_are_found_in_the_order_transformers_looks() {
     assert_eq!(files.load(RequestedFormat::Auto).expect("config").template, "J\n");
     let fixed = files.load(RequestedFormat::Fixed(ContentFormat::Parts)).expect("config");
     assert_eq!(fixed.content_format, ContentFormat::Parts);
-    files.config = Some(br#"{"model_type": "gpt_oss"}"#);
-    assert!(matches!(files.load(RequestedFormat::Auto), Err(TemplateError::OtherRenderer { .. })));
+    files.tool_template = Some(b"U");
+    files.chat_template = None;
+    let alone = files.load(RequestedFormat::Auto);
+    assert_eq!(alone, Err(TemplateError::Missing), "files of their own hide all of the configuration");
+    for config in
+        [&br#"{"model_type": "gpt_oss"}"#[..], br#"{"model_type": "x", "architectures": ["InklingForCausalLM"]}"#]
+    {
+        files.config = Some(config);
+        assert!(matches!(files.load(RequestedFormat::Auto), Err(TemplateError::OtherRenderer { .. })));
+    }
+}
+
+/// vLLM takes the processor's template for requests without tools, and the tokenizer's for those with tools.
+#[test]
+fn the_template_of_a_processor_is_for_requests_without_tools() {
+    let load = |files: ModelFiles<'_>| {
+        let loaded = files.load(RequestedFormat::Auto).expect("templates");
+        (loaded.template, loaded.tool_template)
+    };
+    let processor = ModelFiles { chat_template_json: Some(br#"{"chat_template": "P"}"#), ..ModelFiles::default() };
+    let (template, tools) = load(processor);
+    assert_eq!(template, "P");
+    assert!(tools.expect("a template").contains("raise_exception"), "the tokenizer does not know that file");
+    let own = ModelFiles { tokenizer_config: Some(br#"{"chat_template": "T"}"#), ..processor };
+    assert_eq!(load(own), ("P".to_owned(), Some("T".to_owned())));
+    let jinja = ModelFiles { chat_template: Some(b"J"), ..own };
+    assert_eq!(load(jinja), ("P".to_owned(), Some("J".to_owned())));
+    let tool_use = ModelFiles { tool_template: Some(b"U"), ..jinja };
+    assert_eq!(load(tool_use), ("P".to_owned(), Some("U".to_owned())));
+    assert_eq!(load(ModelFiles { chat_template: Some(b"P"), ..own }), ("P".to_owned(), None));
+}
+
+/// What Python 3.11 says of texts with letters of many cases.
+#[test]
+fn cases_of_letters_are_pythons() {
+    let of = |text: &str| {
+        let template =
+            "{{ x.capitalize() }}|{{ x.title() }}|{{ x.swapcase() }}|{{ x.upper() }}|{{ x.lower() }}".to_owned();
+        let renderer = Renderer::compile(TemplateConfig { template, ..TemplateConfig::default() }).expect("compiles");
+        let input = TemplateInput { variables: vec![("x".into(), text.into())], ..TemplateInput::default() };
+        renderer.apply(&input, NOW).expect("rendered")
+    };
+    for (text, expected) in [
+        ("ΑΣ", "Ας|Ας|ας|ΑΣ|ας"),
+        ("ΣΑΣ ΑΣ.", "Σας ας.|Σας Ας.|σας ας.|ΣΑΣ ΑΣ.|σας ας."),
+        ("ǅa ǆB", "ǅa ǆb|ǅa ǅb|ǅA Ǆb|ǄA ǄB|ǆa ǆb"),
+        ("İSTANBUL ıI", "İstanbul ıi|İstanbul Ii|i̇stanbul Ii|İSTANBUL II|i̇stanbul ıi"),
+        ("ß ﬁx", "Ss ﬁx|Ss Fix|SS FIX|SS FIX|ß ﬁx"),
+        ("ᾳᾷ ŉა", "ᾼᾷ ŉა|ᾼᾷ ʼNა|ΑΙΑ͂Ι ʼNᲐ|ΑΙΑ͂Ι ʼNᲐ|ᾳᾷ ŉა"),
+        ("a'b ΣΑ", "A'b σα|A'B Σα|A'B σα|A'B ΣΑ|a'b σα"),
+        ("ǆΣ", "ǅς|ǅς|Ǆς|ǄΣ|ǆς"),
+    ] {
+        assert_eq!(of(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn a_requests_own_template_is_checked_as_at_load() {
+    let config =
+        TemplateConfig { template: "own".to_owned(), allow_request_template: true, ..TemplateConfig::default() };
+    let renderer = Renderer::compile(config).expect("compiles");
+    let with = |template: &str| {
+        let body =
+            serde_json::json!({"messages": [{"role": "user", "content": "x"}], "chat_template": template}).to_string();
+        renderer.render(&chat(&body), NOW).map(|rendered| rendered.text).map_err(|error| error.to_string())
+    };
+    assert_eq!(with("<{{ messages[0].content }}>"), Ok("<x>".to_owned()));
+    assert!(with("{{ messages[0].content.isdigit() }}").expect_err("refused").contains("method `isdigit`"));
 }
 
 /// The small stack of a WebAssembly VM must hold the deepest rendering.

@@ -32,13 +32,14 @@ const FILTERS: &[&str] = &[
     "xmlattr",
 ];
 
-/// Tests of Jinja that are not here.
-const TESTS: &[&str] = &["escaped"];
+/// Tests of Jinja that are not here. Of letters' cases Python knows more than fits here.
+const TESTS: &[&str] = &["escaped", "lower", "upper"];
 
 /// Functions of Jinja that are not here.
 const FUNCTIONS: &[&str] = &["cycler", "joiner", "lipsum"];
 
-/// Methods of Python's strings, lists, dicts and numbers that are not here.
+/// Methods of Python's strings, lists, dicts and numbers that are not here. Its classes of characters (`isalpha`, `isdigit`, ...) are those of
+/// the Unicode version of the engine's Python, and none of Rust's; no template that is known asks for one.
 const METHODS: &[&str] = &[
     "as_integer_ratio",
     "bit_length",
@@ -51,9 +52,16 @@ const METHODS: &[&str] = &[
     "fromkeys",
     "hex",
     "is_integer",
+    "isalnum",
+    "isalpha",
+    "isdecimal",
+    "isdigit",
     "isidentifier",
+    "islower",
+    "isnumeric",
     "isprintable",
     "istitle",
+    "isupper",
     "maketrans",
     "to_bytes",
     "translate",

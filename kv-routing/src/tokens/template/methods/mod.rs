@@ -10,7 +10,7 @@ use minijinja::value::ValueKind;
 use minijinja::{Error, ErrorKind, State, Value};
 
 pub(super) use dict::items as dict_items;
-pub(super) use string::{capitalized, is_cased, python_space, replaced, split_lines, strip_chars};
+pub(super) use string::{capitalized, python_space, replaced, split_lines, strip_chars};
 
 /// Methods that change their object: the engines' sandbox refuses these too.
 pub(super) const FORBIDDEN: &[&str] = &[

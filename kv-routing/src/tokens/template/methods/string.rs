@@ -226,14 +226,28 @@ fn join(separator: &str, items: &Value) -> Result<Value, Error> {
     Ok(Value::from(out))
 }
 
+/// Every character with what it is in lower case, which for a sigma depends on its neighbours.
+fn with_lower(subject: &str, mut each: impl FnMut(char, &str)) {
+    let lower = subject.to_lowercase();
+    let mut rest = lower.as_str();
+    for char in subject.chars() {
+        let bytes = char.to_lowercase().map(char::len_utf8).sum();
+        let (own, others) = rest.split_at_checked(bytes).unwrap_or((rest, ""));
+        each(char, own);
+        rest = others;
+    }
+}
+
 /// First character in title case, the others in lower case.
 pub(in crate::tokens::template) fn capitalized(subject: &str) -> String {
-    let mut chars = subject.chars();
     let mut out = String::with_capacity(subject.len());
-    if let Some(first) = chars.next() {
-        push_title_case(first, &mut out);
-        out.push_str(&chars.as_str().to_lowercase());
-    }
+    with_lower(subject, |char, lower| {
+        if out.is_empty() {
+            push_title_case(char, &mut out);
+        } else {
+            out.push_str(lower);
+        }
+    });
     out
 }
 
@@ -241,41 +255,51 @@ pub(in crate::tokens::template) fn capitalized(subject: &str) -> String {
 fn titled(subject: &str) -> String {
     let mut out = String::with_capacity(subject.len());
     let mut in_word = false;
-    for char in subject.chars() {
+    with_lower(subject, |char, lower| {
         if in_word {
-            out.extend(char.to_lowercase());
+            out.push_str(lower);
         } else {
             push_title_case(char, &mut out);
         }
-        in_word = char.is_lowercase() || char.is_uppercase();
-    }
+        // The digraphs in title case are neither lower nor upper case.
+        in_word = char.is_lowercase() || char.is_uppercase() || !lower.starts_with(char);
+    });
     out
 }
 
-/// Title case: upper case, of several letters only the first, and the digraphs that have a form of their own.
+/// Title case: upper case, of several letters only the first; digraphs, Georgian letters and Greek ones with an iota below have their own.
 fn push_title_case(char: char, out: &mut String) {
-    match char {
-        '\u{1c4}'..='\u{1c6}' => out.push('\u{1c5}'),
-        '\u{1c7}'..='\u{1c9}' => out.push('\u{1c8}'),
-        '\u{1ca}'..='\u{1cc}' => out.push('\u{1cb}'),
-        '\u{1f1}'..='\u{1f3}' => out.push('\u{1f2}'),
+    let own = match char {
+        '\u{1c4}'..='\u{1c6}' => '\u{1c5}',
+        '\u{1c7}'..='\u{1c9}' => '\u{1c8}',
+        '\u{1ca}'..='\u{1cc}' => '\u{1cb}',
+        '\u{1f1}'..='\u{1f3}' => '\u{1f2}',
+        '\u{10d0}'..='\u{10ff}' | '\u{1fbc}' | '\u{1fcc}' | '\u{1ffc}' => char,
+        '\u{1f80}'..='\u{1faf}' => char::from_u32(char as u32 | 8).unwrap_or(char),
+        '\u{1fb3}' => '\u{1fbc}',
+        '\u{1fc3}' => '\u{1fcc}',
+        '\u{1ff3}' => '\u{1ffc}',
+        '\u{149}' => return out.push_str("\u{2bc}N"),
         _ => {
             let mut upper = char.to_uppercase();
             out.extend(upper.next());
-            out.extend(upper.flat_map(char::to_lowercase));
+            return out.extend(upper.flat_map(char::to_lowercase).map(|c| if c == 'ι' { '\u{345}' } else { c }));
         }
-    }
+    };
+    out.push(own);
 }
 
 fn swapped(subject: &str) -> String {
     let mut out = String::with_capacity(subject.len());
-    for char in subject.chars() {
+    with_lower(subject, |char, lower| {
         if char.is_uppercase() {
-            out.extend(char.to_lowercase());
-        } else {
+            out.push_str(lower);
+        } else if char.is_lowercase() {
             out.extend(char.to_uppercase());
+        } else {
+            out.push(char);
         }
-    }
+    });
     out
 }
 
@@ -299,22 +323,10 @@ fn justify(subject: &str, name: &str, args: &Args) -> Result<Value, Error> {
     }))
 }
 
-/// Whether there is a character of one case and none of the other.
-pub(in crate::tokens::template) fn is_cased(subject: &str, wanted: fn(char) -> bool, other: fn(char) -> bool) -> bool {
-    subject.chars().any(wanted) && !subject.chars().any(other)
-}
-
 fn predicate(subject: &str, name: &str) -> Option<bool> {
-    let all = |test: fn(char) -> bool| !subject.is_empty() && subject.chars().all(test);
-    Some(match name {
-        "isspace" => all(python_space),
-        "isalpha" => all(char::is_alphabetic),
-        "isalnum" => all(char::is_alphanumeric),
-        "isnumeric" => all(char::is_numeric),
-        "isdigit" | "isdecimal" => all(|char| char.is_ascii_digit() || (!char.is_ascii() && char.is_numeric())),
-        "isascii" => subject.is_ascii(),
-        "islower" => is_cased(subject, char::is_lowercase, char::is_uppercase),
-        "isupper" => is_cased(subject, char::is_uppercase, char::is_lowercase),
-        _ => return None,
-    })
+    match name {
+        "isspace" => Some(!subject.is_empty() && subject.chars().all(python_space)),
+        "isascii" => Some(subject.is_ascii()),
+        _ => None,
+    }
 }

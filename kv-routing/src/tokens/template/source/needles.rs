@@ -67,7 +67,7 @@ fn call_edits(source: &str, left: std::ops::Range<usize>, right: std::ops::Range
     let between = source.get(left.end..right.start)?;
     let last = source.get(right.clone())?.chars().next_back()?;
     let next = source.get(right.end..)?.trim_start().chars().next()?;
-    let ends = (last.is_alphanumeric() || matches!(last, '_' | ']')) && !matches!(next, '.' | '[' | '(' | '|');
+    let ends = (last.is_ascii_alphanumeric() || matches!(last, '_' | ']')) && !matches!(next, '.' | '[' | '(' | '|');
     let whole = quoted && between.trim() == "in" && ends;
     whole.then(|| {
         [
