@@ -113,10 +113,17 @@ counters! {
     HandoffFreed = "handoff.freed",
     /// Those that failed, so that the engine holds the blocks until its own timeout.
     HandoffFreeFailed = "handoff.free_failed",
-    /// Microseconds waited for prefill calls that were answered.
+    /// Prefill calls that were answered while somebody waited.
+    HandoffPrefills = "handoff.prefills",
+    /// Microseconds these took: queueing and computing at the prefill engine.
     HandoffPrefillUs = "handoff.prefill_us",
-    /// Microseconds from decode calls to their first byte: transfer and first token.
-    HandoffDecodeUs = "handoff.decode_us",
+    /// Decode calls with a streamed answer that has begun.
+    HandoffStreams = "handoff.streams",
+    /// Microseconds from these calls to the headers of their answers: the decode engine takes the request in; with engines that send no headers before
+    /// the first token, all of it.
+    HandoffAcceptUs = "handoff.accept_us",
+    /// Microseconds from those headers to the first byte of the body: queueing and transfer at the decode engine, and the first token.
+    HandoffFirstByteUs = "handoff.first_byte_us",
 
     /// Routing headers that clients sent and the filter removed.
     StrippedHeaders = "stripped_headers",

@@ -33,8 +33,10 @@ pub(super) struct Routed {
     pub(super) pending: Option<Pending>,
     /// The prefill elsewhere, while it may be under way.
     pub(super) prefill: Option<Call>,
-    /// When the decode call of a request prefilled elsewhere was let go (nanoseconds).
+    /// When the decode call of a request prefilled elsewhere was let go, or the last phase of it ended (nanoseconds).
     pub(super) handed_at: Option<u64>,
+    /// Whether its answer is streamed.
+    pub(super) streams: bool,
     /// Last bytes of the response, while they may hold the engine's report.
     pub(super) usage: Option<UsageTail>,
 }

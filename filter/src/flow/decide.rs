@@ -36,7 +36,7 @@ impl Flow {
         };
         self.timings.pick = self.lap(host);
         if let (Some(decode), Some(rules)) = (plan.decode, said.handoff.take()) {
-            let handing = Handing::new(vm, asked, prompt, said, rules, checkpoints, choice, decode);
+            let handing = Handing::new(asked, prompt, said, rules, checkpoints, choice, decode);
             return self.hand_over(vm, host, handing);
         }
         self.release_routed(vm, host, asked, &prompt, &choice, &target, &said, checkpoints, now)

@@ -84,6 +84,7 @@ impl Flow {
             pending,
             prefill,
             handed_at,
+            streams: asked.stream,
             usage: Some(UsageTail::new(asked.stream)),
             pool: asked.pool,
         }));

@@ -33,6 +33,8 @@ impl Flow {
         if status >= ERROR_STATUS {
             routed.usage = None;
             routed.release_prefill(vm, host, false);
+        } else if routed.end_phase(vm, host, Counter::HandoffAcceptUs) {
+            vm.counters.count(host, Counter::HandoffStreams);
         }
         if let Some(explanation) = routed.explanation.take() {
             host.set_response_header(names::EXPLANATION, explanation.as_bytes());
@@ -66,13 +68,22 @@ impl Routed {
             if let Some(call) = self.prefill.take() {
                 call.end(vm, false);
             }
-            if let Some(at) = self.handed_at {
-                vm.counters.add(host, Counter::HandoffDecodeUs, micros(at, host.now_nanos()));
+            if answered {
+                self.end_phase(vm, host, Counter::HandoffFirstByteUs);
             }
             self.settle(vm, host, answered, now);
             vm.rows.touch();
             vm.flush_row(host, now);
         }
+    }
+
+    /// Adds up the time since its decode call or since the last phase of it, where the answer is streamed: of any other answer, every byte comes
+    /// at the end. Whether it is.
+    fn end_phase(&mut self, vm: &Vm, host: &impl Host, counter: Counter) -> bool {
+        let Some(began) = self.handed_at.as_mut().filter(|_| self.streams) else { return false };
+        let began = std::mem::replace(began, host.now_nanos());
+        vm.counters.add(host, counter, micros(began, self.handed_at.unwrap_or(began)));
+        true
     }
 
     /// Tells what became of the decision, once: who has computed the prompt, if anyone has.

@@ -271,9 +271,13 @@ fn a_failed_prefill_is_tried_once_more_elsewhere_and_then_done_without() {
         assert_eq!((here.requests, here.prefill_tokens, here.decode_blocks), (1, 320, 20));
         stage.finish(0, &exchange);
         nothing_left(&stage);
-        let misconfigured = if case > 3 { 2 } else { 0 };
-        assert_eq!(stage.envoy.count("handoff.misconfigured"), misconfigured);
-        assert_eq!((stage.envoy.count("handoff.failed"), stage.envoy.count("handoff.whole")), (2 - misconfigured, 1));
+        let misconfigured: usize = if case > 3 { 2 } else { 0 };
+        let logged =
+            stage.envoy.logs.borrow().iter().filter(|(_, line)| line.contains("prefill worker 10.0.0.")).count();
+        assert_eq!(logged, misconfigured.min(1), "once in a while");
+        let count = |name: &str| stage.envoy.count(name) as usize;
+        assert_eq!((count("handoff.misconfigured"), count("handoff.failed")), (misconfigured, 2 - misconfigured));
+        assert_eq!(count("handoff.whole"), 1);
         assert_eq!(stage.envoy.count("routed"), 1);
     }
 }
@@ -385,8 +389,10 @@ fn a_pool_without_living_prefill_targets_serves_whole_or_refuses() {
 #[test]
 fn what_cannot_be_handed_over_is_served_whole() {
     let mut stage = stage(Protocol::Nixl);
-    let several = stage.request(0, br#"{"model":"base","prompt":[[1,2],[3,4]]}"#);
-    assert!(released(&stage, &several) && calls(&stage, &several).is_empty());
+    for several in [r#""prompt":[[1,2],[3,4]]"#, r#""n":2,"prompt":[1,2]"#] {
+        let several = stage.request(0, format!(r#"{{"model":"base",{several}}}"#).as_bytes());
+        assert!(released(&stage, &several) && calls(&stage, &several).is_empty());
+    }
     let embedding = stage.open(0, "/v1/embeddings", &[]);
     let Thread { host, vm, .. } = &mut stage.threads[0];
     embedding.body(host, vm, br#"{"model":"base","input":[1,2,3]}"#, true);
@@ -415,4 +421,42 @@ fn a_client_may_leave_at_any_moment() {
             stage.threads[0].tick();
         }
     }
+}
+
+#[test]
+fn the_phases_of_a_streamed_answer_are_timed_apart() {
+    for stream in [true, false] {
+        let mut stage = stage(Protocol::Nixl);
+        let body = [format!("{{\"stream\":{stream},").as_bytes(), &completion("base", 0..320)[1..]].concat();
+        let exchange = stage.request(0, &body);
+        stage.envoy.pass(5);
+        answer(&mut stage, &exchange, nixl_answer());
+        stage.envoy.pass(20);
+        let Thread { host, vm, .. } = &mut stage.threads[0];
+        exchange.response(host, vm, 200, None);
+        stage.envoy.pass(300);
+        exchange.response_body(host, vm, b"data: x\n\n", false);
+        stage.envoy.pass(4000);
+        exchange.response_body(host, vm, b"data: y\n\n", true);
+        exchange.done(host, vm);
+        let count = |name: &str| stage.envoy.count(name) / 1000;
+        assert_eq!((count("handoff.prefill_us"), stage.envoy.count("handoff.prefills")), (5, 1));
+        let phases = (count("handoff.accept_us"), count("handoff.first_byte_us"), stage.envoy.count("handoff.streams"));
+        assert_eq!(phases, if stream { (20, 300, 1) } else { (0, 0, 0) });
+    }
+}
+
+#[test]
+fn an_error_of_the_decode_engine_is_no_phase_of_an_answer() {
+    let mut stage = stage(Protocol::Nixl);
+    let body = [&b"{\"stream\":true,"[..], &completion("base", 0..320)[1..]].concat();
+    let exchange = stage.request(0, &body);
+    answer(&mut stage, &exchange, nixl_answer());
+    let Thread { host, vm, .. } = &mut stage.threads[0];
+    exchange.response(host, vm, 500, None);
+    exchange.response_body(host, vm, b"no such transfer", true);
+    exchange.done(host, vm);
+    nothing_left(&stage);
+    let count = |name: &str| stage.envoy.count(name);
+    assert_eq!((count("handoff.accept_us"), count("handoff.first_byte_us"), count("handoff.streams")), (0, 0, 0));
 }

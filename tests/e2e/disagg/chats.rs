@@ -162,7 +162,9 @@ async fn a_prefill_call_does_not_wait_for_a_tick() {
     for seed in 0..CALLS {
         split.stack.chat(&prompt::question("mock", seed, 20)).await.expect_ok();
     }
-    let waited = split.stack.envoy.stat("kv_router.handoff.prefill_us").await / CALLS;
+    let envoy = &split.stack.envoy;
+    assert_eq!(envoy.stat("kv_router.handoff.prefills").await, CALLS);
+    let waited = envoy.stat("kv_router.handoff.prefill_us").await / CALLS;
     println!("a prefill call of a short prompt took {waited} us on average");
     assert!(waited < 40_000, "{waited}");
 }

@@ -26,9 +26,9 @@ impl Flow {
         let status = answer_status(host, answer);
         handing.waited_us = handing.call.as_ref().map_or(0, |call| micros(call.began, host.now_nanos()));
         if is_failure(status) {
-            return self.prefill_failed(vm, host, handing, Counter::HandoffFailed);
+            return self.prefill_failed(vm, host, handing);
         }
-        vm.counters.add(host, Counter::HandoffPrefillUs, handing.waited_us);
+        count_wait(vm, host, handing.waited_us);
         handing.end_call(vm, host, status < 400, false);
         let answered = host.answer_body(answer.body);
         if status >= 400 {
@@ -38,7 +38,7 @@ impl Flow {
         match handing.decode_body(&answered) {
             Ok(Some(body)) => self.release_decode(vm, host, handing, Some(body)),
             Ok(None) => self.serve_whole(vm, host, handing, Whole::Finished),
-            Err(_) => self.prefill_failed(vm, host, handing, Counter::HandoffMisconfigured),
+            Err(error) => self.cannot_hand_over(vm, host, handing, &error),
         }
     }
 
@@ -55,7 +55,9 @@ impl Flow {
             self.state = State::Routed(routed);
             return Next::Answered;
         };
-        vm.counters.add(host, Counter::HandoffPrefillUs, micros(call.began, host.now_nanos()));
+        if !is_failure(status) {
+            count_wait(vm, host, micros(call.began, host.now_nanos()));
+        }
         call.end(vm, is_failure(status));
         let computed = (200..400).contains(&status);
         routed.settle(vm, host, computed, millis(host.now_nanos()));
@@ -94,6 +96,11 @@ impl Handing {
         let target = self.tried_target().ok_or(HandoffError::Unknown("address"))?;
         decode_body(protocol, &self.body, &transfer(protocol, target, self.random), Some(&answer))
     }
+}
+
+fn count_wait(vm: &Vm, host: &impl Host, waited_us: u32) {
+    vm.counters.count(host, Counter::HandoffPrefills);
+    vm.counters.add(host, Counter::HandoffPrefillUs, waited_us);
 }
 
 /// 0 for a call that was reset.

@@ -2,6 +2,7 @@
 
 use kv_routing::policy::BookingId;
 use kv_routing::policy::document::Disaggregation;
+use kv_routing::wire::UnixMillis;
 
 use crate::vm::Vm;
 
@@ -10,6 +11,8 @@ use crate::vm::Vm;
 pub struct Prefills {
     calls: u32,
     bytes: u64,
+    /// When the log last named a worker that is not set up for them.
+    pub(super) blamed_at: Option<UnixMillis>,
 }
 
 impl Prefills {

@@ -1,26 +1,55 @@
 //! What becomes of a request whose prefill did not work out.
 
+use kv_routing::handoff::HandoffError;
 use kv_routing::policy::{Refusal, Whole, serves_whole};
 
 use super::Handing;
 use crate::counters::Counter;
 use crate::flow::{Flow, Next, Unrouted, millis};
-use crate::host::Host;
+use crate::host::{Host, Severity};
 use crate::vm::Vm;
 
 /// Prefill targets tried.
 const ATTEMPTS: usize = 2;
 
+/// Milliseconds between two log lines of a VM about workers that are not set up to hand over.
+const WARN_EVERY_MS: u64 = 10_000;
+
+impl Handing {
+    /// Counts that its prefill worker is not set up to hand over, and says so in Envoy's log.
+    pub(super) fn blame(&self, vm: &mut Vm, host: &impl Host, error: &HandoffError) {
+        vm.counters.count(host, Counter::HandoffMisconfigured);
+        let now = millis(host.now_nanos());
+        if vm.prefills.blamed_at.is_none_or(|last| last.age(now) >= WARN_EVERY_MS) {
+            vm.prefills.blamed_at = Some(now);
+            let worker = self.tried_target().map_or("?", |target| &target.endpoint);
+            let pool = &self.asked.pool.manifest.name;
+            host.log(Severity::Warn, &format!("kv-router: pool {pool}, prefill worker {worker}: {error}"));
+        }
+    }
+}
+
 impl Flow {
-    /// A prefill was not made, for a reason counted as `why`: once more elsewhere, else whole, else refused.
-    pub(super) fn prefill_failed(
+    /// A prefill worker is not set up to hand over.
+    pub(super) fn cannot_hand_over(
         &mut self,
         vm: &mut Vm,
         host: &impl Host,
-        mut handing: Box<Handing>,
-        why: Counter,
+        handing: Box<Handing>,
+        error: &HandoffError,
     ) -> Next {
-        vm.counters.count(host, why);
+        handing.blame(vm, host, error);
+        self.try_again(vm, host, handing)
+    }
+
+    /// A prefill call failed.
+    pub(super) fn prefill_failed(&mut self, vm: &mut Vm, host: &impl Host, handing: Box<Handing>) -> Next {
+        vm.counters.count(host, Counter::HandoffFailed);
+        self.try_again(vm, host, handing)
+    }
+
+    /// A prefill was not made: once more elsewhere, else whole, else refused.
+    fn try_again(&mut self, vm: &mut Vm, host: &impl Host, mut handing: Box<Handing>) -> Next {
         handing.end_call(vm, host, false, true);
         if handing.tries < ATTEMPTS && handing.book_prefill(vm, host).is_some() {
             return self.send_prefill(vm, host, handing);

@@ -78,8 +78,8 @@ impl Handing {
     fn free_blocks(&mut self, vm: &mut Vm, host: &impl Host, answered: &[u8]) -> Option<u32> {
         let body = match self.decode_body(answered) {
             Ok(body) => release_body(&body?).ok()?,
-            Err(_) => {
-                vm.counters.count(host, Counter::HandoffMisconfigured);
+            Err(error) => {
+                self.blame(vm, host, &error);
                 return None;
             }
         };

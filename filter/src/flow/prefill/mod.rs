@@ -39,7 +39,7 @@ mod send;
 use kv_routing::handoff::{Protocol, Transfer, bootstrap_room};
 use kv_routing::openai::Endpoint;
 use kv_routing::policy::document::Disaggregation;
-use kv_routing::policy::{BookingId, Checkpoints, Choice, Rng};
+use kv_routing::policy::{BookingId, Checkpoints, Choice};
 use kv_routing::wire::TargetEntry;
 
 use super::book::Pending;
@@ -74,6 +74,7 @@ pub(super) struct Handing {
     tries: usize,
     /// Whether the prefill call was made to the last of them.
     is_sent: bool,
+    /// Names the hand-over, each try anew.
     random: u64,
     /// The prefill call under way.
     call: Option<Call>,
@@ -86,7 +87,6 @@ pub(super) struct Handing {
 impl Handing {
     #[allow(clippy::too_many_arguments)]
     pub(super) fn new(
-        vm: &mut Vm,
         asked: Asked,
         prompt: Prompt,
         said: Said,
@@ -96,7 +96,6 @@ impl Handing {
         mut decode: Choice,
     ) -> Box<Self> {
         let uncached = std::mem::take(&mut decode.prefill_tokens);
-        let random = vm.rng.next_u64();
         Box::new(Self {
             asked,
             prompt,
@@ -111,7 +110,7 @@ impl Handing {
             body: Vec::new(),
             tries: 0,
             is_sent: false,
-            random,
+            random: 0,
             call: None,
             pending: None,
             waited_us: 0,
@@ -162,8 +161,9 @@ impl Asked {
         let protocol = self.pool.manifest.handoff;
         let fits = match (self.endpoint(), protocol) {
             (_, Protocol::Header) | (Endpoint::Generate, Protocol::Sglang) => true,
-            // One set of transfer parameters stands for one prompt, except with SGLang.
-            (Endpoint::ChatCompletions | Endpoint::Completions, _) => self.prompts == 1 || protocol == Protocol::Sglang,
+            // One set of transfer parameters stands for one answer to one prompt, except with SGLang: vLLM computes, holds and fetches every
+            // one of several answers by itself.
+            (Endpoint::ChatCompletions | Endpoint::Completions, _) => self.single || protocol == Protocol::Sglang,
             _ => false,
         };
         fits.then_some(protocol)

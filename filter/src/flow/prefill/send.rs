@@ -2,7 +2,7 @@
 
 use kv_routing::handoff::{PREFILLER_HEADER, decode_body, prefill_body};
 use kv_routing::policy::document::OverLimit;
-use kv_routing::policy::{BookingRequest, Checkpoints, HandoffShown, Whole};
+use kv_routing::policy::{BookingRequest, Checkpoints, HandoffShown, Rng, Whole};
 use kv_routing::wire::TargetEntry;
 
 use super::call::Call;
@@ -59,10 +59,10 @@ impl Flow {
                 return self.release_decode(vm, host, handing, None);
             }
             Ok(Some(sent)) => sent,
-            Err(_) => return self.prefill_failed(vm, host, handing, Counter::HandoffMisconfigured),
+            Err(error) => return self.cannot_hand_over(vm, host, handing, &error),
         };
         let Ok(call) = handing.call(host, &handing.asked.pool.manifest.prefill_cluster, &target, &sent) else {
-            return self.prefill_failed(vm, host, handing, Counter::HandoffFailed);
+            return self.prefill_failed(vm, host, handing);
         };
         handing.is_sent = true;
         vm.counters.count(host, Counter::HandoffCalls);
@@ -75,7 +75,7 @@ impl Flow {
                 self.release_decode(vm, host, handing, decode);
                 Next::ReleaseAwaiting(call)
             }
-            Err(_) => self.prefill_failed(vm, host, handing, Counter::HandoffMisconfigured),
+            Err(error) => self.cannot_hand_over(vm, host, handing, &error),
         }
     }
 
@@ -120,6 +120,7 @@ impl Handing {
         let target = self.prefill_target(self.tries)?.clone();
         self.tries += 1;
         self.is_sent = false;
+        self.random = vm.rng.next_u64();
         let began = host.now_nanos();
         let load = BookingRequest {
             target: target.id,
