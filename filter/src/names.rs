@@ -8,8 +8,11 @@ pub const DESTINATION: &str = "x-gateway-destination-endpoint";
 pub const RANK: &str = "x-data-parallel-rank";
 /// Name of the model or adapter the request was routed by.
 pub const MODEL: &str = "x-gateway-model-name";
+/// Protocol of a decode call whose prompt was prefilled elsewhere. What was handed over can be fetched once, so such a call must not be repeated
+/// when it may have reached an engine: Envoy's routes can match on it.
+pub const HANDOFF: &str = "x-kv-router-handoff";
 /// Request headers only the filter may set: a client's copy is removed, whatever the path.
-pub const OWN_HEADERS: [&str; 4] = [DESTINATION, RANK, MODEL, PREFILLER_HEADER];
+pub const OWN_HEADERS: [&str; 5] = [DESTINATION, RANK, MODEL, HANDOFF, PREFILLER_HEADER];
 /// Response header with the decision, when configured.
 pub const EXPLANATION: &str = "x-kv-router-decision";
 /// Filter state with the decision: `%FILTER_STATE(wasm.kv_decision:PLAIN)%`.

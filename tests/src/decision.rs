@@ -81,6 +81,8 @@ pub struct Handoff {
     pub protocol: String,
     /// Endpoint that prefilled.
     pub prefill: String,
+    /// Its rank.
+    pub rank: Option<u32>,
     /// Leading blocks believed there.
     pub overlap: Overlap,
     /// Microseconds the decode call waited for it.

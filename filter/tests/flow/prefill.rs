@@ -105,6 +105,8 @@ fn decode_waits_for_the_parameters_of_the_prefill_that_has_the_cache() {
     assert!(released(&stage, &exchange));
     let endpoints = stage.endpoints(0, &exchange);
     assert!(DECODE.contains(&&*endpoints[0]) && endpoints.len() == 2, "{endpoints:?}");
+    let marked = exchange.see(&stage.threads[0].host, |stream| stream.request_header("x-kv-router-handoff"));
+    assert_eq!(marked, ["nixl"], "by which a route tells that it must not be repeated");
     let sent = body(&stage, &exchange);
     assert_eq!(sent["kv_transfer_params"], serde_json::from_str::<Value>(PARAMS).unwrap());
     assert_eq!((sent["prompt"].as_array().unwrap().len(), sent.get("max_tokens")), (330, None));
@@ -233,6 +235,8 @@ fn a_sidecar_is_told_where_to_prefill_and_clients_cannot_tell_it() {
     assert!(released(&stage, &exchange) && calls(&stage, &exchange).is_empty());
     let seen = exchange.see(&stage.threads[0].host, |stream| stream.request_header("x-prefiller-host-port"));
     assert_eq!(seen, [PREFILL[0]]);
+    let marked = exchange.see(&stage.threads[0].host, |stream| stream.request_header("x-kv-router-handoff"));
+    assert!(marked.is_empty(), "a sidecar that is asked again prefills again");
     assert_eq!(booked(&stage, PREFILL[0]).requests, 1);
     stage.finish(0, &exchange);
     nothing_left(&stage);

@@ -147,3 +147,38 @@ async fn an_empty_prefill_cluster_is_a_failed_prefill() {
     }
     split.stack.envoy.expect_running();
 }
+
+/// What was handed over can be fetched once: an engine that may have fetched it and then fails is not replaced by another one.
+#[tokio::test]
+async fn a_decode_call_that_reached_an_engine_is_not_repeated() {
+    for protocol in [PdProtocol::Nixl, PdProtocol::Trtllm] {
+        let mut split = Split::start(&config(protocol), 1, 2).await;
+        let once = json!({"requests": {"count": 1, "kind": "close_before_headers"}});
+        for engine in &split.decode {
+            split.stack.client.post(&engine.url("/mock/faults"), &once).await.expect("engine").expect_ok();
+        }
+        let mut failed = 0;
+        for seed in 0..12 {
+            let reply = split.stack.chat(&question(seed)).await;
+            assert!([200, 502].contains(&reply.status.as_u16()), "{protocol:?}: {} {}", reply.status, reply.text());
+            failed += u64::from(reply.status == 502);
+            assert!(split.stack.next_decision().await.handoff.is_some());
+        }
+        assert_eq!(failed, 2, "{protocol:?}: each of the two engines fails once, and that is the client's answer");
+        assert_eq!(split.decoded("mock:fetches_total").await, 10);
+    }
+}
+
+/// A call that no engine has got leaves everything to fetch, so the next engine gets it.
+#[tokio::test]
+async fn a_decode_call_that_cannot_connect_goes_to_the_next_engine() {
+    let protocol = PdProtocol::Nixl;
+    let mut split = Split::start_with(&config(protocol), 1, 2, without_probes(protocol)).await;
+    split.decode.remove(0).die();
+    for seed in 0..12 {
+        split.stack.chat(&question(seed)).await.expect_ok();
+        assert!(split.stack.next_decision().await.handoff.is_some());
+    }
+    assert_eq!(split.decoded("mock:fetches_total").await, 12);
+    assert!(split.stack.envoy.stat("kv_router.moved").await > 0, "the dead one was tried");
+}

@@ -4,6 +4,7 @@
 mod aborts;
 mod chats;
 mod failures;
+mod ranks;
 
 use std::time::Duration;
 

@@ -93,6 +93,7 @@ impl Flow {
         if let Some(body) = body {
             host.set_request_body(&body);
             host.set_request_header("content-length", body.len().to_string().as_bytes());
+            host.set_request_header(names::HANDOFF, handing.protocol().as_str().as_bytes());
         }
         let now = host.now_nanos();
         let Some(prefill) = handing.tried_target().cloned() else {
