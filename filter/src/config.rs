@@ -37,6 +37,8 @@ pub struct RouteConfig {
     pub turn_us: u32,
     /// Longest body held; a longer one is let go unrouted.
     pub max_body_bytes: u32,
+    /// Most bytes of prompts that wait for another turn in one VM; one more is routed as if it could not be tokenized.
+    pub max_waiting_bytes: u32,
     /// Bytes of tokenized text remembered per tokenizer and VM.
     pub cache_bytes: u32,
     /// Cluster of the bridge's admin listener, asked for what the core cannot tokenize.
@@ -117,7 +119,7 @@ mod tests {
 
     #[test]
     fn everything_can_be_set() {
-        let json = r#"{"role":"route","pools":["a"],"endpoints":2,"slice_bytes":4096,"turn_us":500,"max_body_bytes":1000,
+        let json = r#"{"role":"route","pools":["a"],"endpoints":2,"slice_bytes":4096,"turn_us":500,"max_body_bytes":1000,"max_waiting_bytes":5000,
             "cache_bytes":0,"bridge_cluster":"b","bridge_timeout_ms":7,"explain_header":true,"model_header":true,"temperature":0.5,
             "weights":{"device_credit":0.9,"credit_decay":1,"prefill_scale":2,"host_credit":0.5,"disk_credit":0.1,"shared_credit":0,
             "request_weight":4}}"#;
@@ -125,7 +127,7 @@ mod tests {
         assert_eq!(route.pools, Some(vec!["a".to_owned()]));
         assert_eq!((route.policy.fallbacks, &*route.policy.name), (1, "default"));
         assert_eq!((route.slice_bytes, route.turn_us), (4096, 500));
-        assert_eq!((route.max_body_bytes, route.cache_bytes), (1000, 0));
+        assert_eq!((route.max_body_bytes, route.max_waiting_bytes, route.cache_bytes), (1000, 5000, 0));
         assert_eq!((&*route.bridge_cluster, route.bridge_timeout_ms), ("b", 7));
         assert!(route.explain_header && route.model_header);
         let weights = route.policy.weights;

@@ -90,6 +90,8 @@ counters! {
     InexactBridgeLate = "inexact.bridge_late",
     /// Prompt not tokenized: the bridge should have done it, and cannot be reached or answered with an error.
     InexactBridgeFailed = "inexact.bridge_failed",
+    /// Prompt not tokenized: others with more than `max_waiting_bytes` of text wait for their turns already.
+    InexactCrowded = "inexact.crowded",
     /// Prompt not hashed: the block size is not known yet.
     InexactNoBlockSize = "inexact.no_block_size",
     /// Tokens are the engine's up to the first image, audio or video.

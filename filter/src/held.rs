@@ -116,6 +116,11 @@ impl Held {
         Some((context, flow))
     }
 
+    /// Bytes of the prompts that have slices left.
+    pub fn bytes(&self) -> u64 {
+        self.sliced.iter().filter_map(|(_, flow)| Some(flow.try_borrow().ok()?.waiting_bytes())).sum()
+    }
+
     /// Whether no request has slices left.
     pub fn is_empty(&self) -> bool {
         self.sliced.is_empty()

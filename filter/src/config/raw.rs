@@ -11,6 +11,8 @@ use super::{ConfigError, IngestConfig, RouteConfig};
 const DEFAULT_TURN_US: u32 = 3_000;
 /// As much as `envoy/envoy.yaml` lets Envoy hold.
 const DEFAULT_MAX_BODY_BYTES: u32 = 32 << 20;
+/// Eight of the longest.
+const DEFAULT_MAX_WAITING_BYTES: u32 = 256 << 20;
 const DEFAULT_BRIDGE_CLUSTER: &str = "kv-bridge";
 /// A prompt of 32,000 tokens takes the bridge's library some 100 ms.
 const DEFAULT_BRIDGE_TIMEOUT_MS: u32 = 250;
@@ -34,6 +36,7 @@ pub(super) struct RawRoute {
     slice_bytes: Option<u32>,
     turn_us: Option<u32>,
     max_body_bytes: Option<u32>,
+    max_waiting_bytes: Option<u32>,
     cache_bytes: Option<u32>,
     bridge_cluster: Option<String>,
     bridge_timeout_ms: Option<u32>,
@@ -85,6 +88,7 @@ impl RawRoute {
                 1,
                 1 << 28,
             )?,
+            max_waiting_bytes: self.max_waiting_bytes.unwrap_or(DEFAULT_MAX_WAITING_BYTES),
             cache_bytes: ranged("cache_bytes", self.cache_bytes.unwrap_or(CacheLimits::default().bytes), 0, 1 << 28)?,
             bridge_cluster: self.bridge_cluster.unwrap_or_else(|| DEFAULT_BRIDGE_CLUSTER.to_owned()),
             bridge_timeout_ms: ranged(

@@ -42,8 +42,17 @@ pub(super) struct Waiting {
     preparation: Box<Preparation>,
     tokenizer: TokenizerRef,
     plan: HashPlan,
-    /// Should the tokenizer go away meanwhile.
+    /// Should the tokenizer go away meanwhile, or too much be waiting already.
     fallback: Prompt,
+    /// It has had a turn.
+    waited: bool,
+}
+
+impl Waiting {
+    /// Bytes of text that wait with it.
+    pub(super) fn bytes(&self) -> u64 {
+        self.preparation.bytes() as u64
+    }
 }
 
 /// A prompt as far as it is known.
@@ -111,7 +120,7 @@ impl Flow {
             Ok(Begun::Text(preparation, tokenizer)) => {
                 self.timings.template = self.lap(host);
                 let fallback = estimated(block_size);
-                let waiting = Waiting { asked, preparation, tokenizer, plan, fallback };
+                let waiting = Waiting { asked, preparation, tokenizer, plan, fallback, waited: false };
                 self.slice(vm, host, Box::new(waiting))
             }
             Err(inexact) => {
@@ -119,6 +128,11 @@ impl Flow {
                 self.decide(vm, host, asked, estimated(block_size))
             }
         }
+    }
+
+    /// Bytes of a prompt that has slices left.
+    pub(crate) fn waiting_bytes(&self) -> u64 {
+        if let State::Preparing(waiting) = &self.state { waiting.bytes() } else { 0 }
     }
 
     /// Goes on for one turn of its prompt, or with the prefill call.
@@ -149,6 +163,11 @@ impl Flow {
             }
             vm.counters.count(host, Counter::Slices);
             if self.mark >= ends {
+                let waits = waiting.bytes() + vm.held.bytes();
+                if !std::mem::replace(&mut waiting.waited, true) && waits > u64::from(self.config.max_waiting_bytes) {
+                    vm.counters.count(host, Counter::InexactCrowded);
+                    return self.decide(vm, host, waiting.asked, waiting.fallback);
+                }
                 self.state = State::Preparing(waiting);
                 return Next::AwaitSlice;
             }

@@ -152,6 +152,26 @@ fn other_requests_of_the_thread_go_on_between_slices_and_long_ones_take_turns() 
 }
 
 #[test]
+fn prompts_that_wait_have_a_bound_in_common() {
+    let long = text(2000, 1);
+    let most = long.len() * 3 - 1;
+    let mut stage = staged(&format!(r#"{{"role":"route","slice_bytes":1024,"turn_us":0,"max_waiting_bytes":{most}}}"#));
+    // Two of them fit.
+    let waiting = [0, 1].map(|_| stage.request(0, &body(&long)));
+    let crowded = stage.request(0, &body(&long));
+    assert!(crowded.is_released(&stage.threads[0].host));
+    assert_eq!(stage.decision(0, &crowded)["rung"], "prefix_hash");
+    assert_eq!(stage.envoy.count("inexact.crowded"), 1);
+    assert!(waiting.iter().all(|exchange| !exchange.is_released(&stage.threads[0].host)));
+    while stage.threads[0].slice() {}
+    for exchange in waiting {
+        assert_eq!(stage.decision(0, &exchange)["tokens"], long.len());
+    }
+    let later = stage.request(0, &body(&text(2000, 2)));
+    assert!(!later.is_released(&stage.threads[0].host), "there is room again");
+}
+
+#[test]
 fn ticks_are_fast_only_while_something_is_held() {
     let mut stage = staged(SLICED);
     let period = |stage: &Stage| stage.threads[0].host.tick_period.get();

@@ -144,6 +144,11 @@ impl Preparation {
         preparation
     }
 
+    /// Bytes of the text it holds.
+    pub fn bytes(&self) -> usize {
+        self.text.len()
+    }
+
     /// Works off about `budget` bytes; true when the prompt is done.
     pub(crate) fn advance(&mut self, tokenizer: &Tokenizer, caches: &mut Caches, budget: u32) -> bool {
         let tables = tokenizer.tables();
