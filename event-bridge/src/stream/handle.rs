@@ -52,11 +52,10 @@ pub fn spawn(slot: Slot, spec: StreamSpec, tx: mpsc::Sender<(Slot, StreamEvent)>
     StreamHandle { slot, backlog, requests, _tasks: tasks }
 }
 
-/// Moves reports from the backlog to ingest, at ingest's pace.
+/// Moves reports from the backlog to ingest, at ingest's pace. A stream that has nothing to report takes no room in `tx`: there
+/// may be more streams than it has places.
 async fn hand_over(slot: Slot, backlog: Arc<Backlog>, tx: mpsc::Sender<(Slot, StreamEvent)>) {
-    while let Ok(permit) = tx.reserve().await {
-        permit.send((slot, backlog.next().await));
-    }
+    while tx.send((slot, backlog.next().await)).await.is_ok() {}
 }
 
 impl StreamHandle {
@@ -73,5 +72,30 @@ impl StreamHandle {
     /// Counters.
     pub fn stats(&self) -> StreamStats {
         self.backlog.stats()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::stream::StreamLimits;
+
+    #[tokio::test]
+    async fn quiet_streams_keep_no_other_from_reporting() {
+        let (tx, mut reports) = mpsc::channel(2);
+        let backlogs: Vec<_> = (0..8).map(|_| Arc::new(Backlog::new(StreamLimits::default()))).collect();
+        let mut tasks = JoinSet::new();
+        for (slot, backlog) in backlogs.iter().enumerate() {
+            tasks.spawn(hand_over(Slot(slot as u16), backlog.clone(), tx.clone()));
+        }
+        // All of them wait for something to report.
+        tokio::task::yield_now().await;
+        for (slot, backlog) in backlogs.iter().enumerate().rev() {
+            backlog.push(StreamEvent::Connected);
+            let report = tokio::time::timeout(Duration::from_secs(5), reports.recv()).await;
+            assert_eq!(report, Ok(Some((Slot(slot as u16), StreamEvent::Connected))));
+        }
     }
 }
