@@ -105,17 +105,20 @@ fn reachable(rank: u32, endpoint: &str, host: &str) -> Result<(String, bool), So
     if port == 0 {
         return Err(refused());
     }
-    let bare = |name: &str| name.trim_start_matches('[').trim_end_matches(']').to_owned();
     let named = bare(named);
-    if is_wildcard(&named) || named == bare(host) {
-        return Ok((tcp(host, port), true));
-    }
-    // It binds whatever has `::` in it, an address as well.
-    Ok((tcp(&named, port), named.contains("::")))
+    // It binds whatever has `*` or `::` in it, an address as well, and connects to 0.0.0.0.
+    let binds = named == "*" || named.contains("::") || named == bare(host);
+    Ok((tcp(if is_wildcard(named) { host } else { named }, port), binds))
 }
 
+/// Whether a host means every interface of the engine's machine, so that another one has to be named to reach it.
 fn is_wildcard(host: &str) -> bool {
-    matches!(host, "*" | "::")
+    matches!(host, "*" | "::" | "0.0.0.0")
+}
+
+/// An address without its brackets.
+fn bare(host: &str) -> &str {
+    host.trim_start_matches('[').trim_end_matches(']')
 }
 
 fn tcp(host: &str, port: u16) -> String {
@@ -148,10 +151,13 @@ struct SglangEvents {
     block_size: Option<u32>,
     #[serde(default)]
     dp_size: Option<u32>,
+    #[serde(default)]
+    bind: Option<bool>,
 }
 
 /// Sources of an SGLang by its `/server_info`. `host` is the worker's, and takes the place of wildcards. The port of
-/// rank `r` is the base plus `r`.
+/// rank `r` is the base plus `r`. Its publisher binds wildcards and addresses with `::`, unless `bind` says otherwise, and
+/// connects to any other host, which is then ours; replays it always binds.
 ///
 /// # Errors
 /// [`SourcesError`].
@@ -160,19 +166,27 @@ pub fn sglang_sources(body: &[u8], host: &str) -> Result<Vec<EventSource>, Sourc
     let events = info.kv_events.filter(|events| events.publisher.as_deref() == Some("zmq"));
     let events = events.ok_or(SourcesError::Disabled)?;
     let base = events.endpoint_port_base.ok_or(SourcesError::Disabled)?;
-    let named = events.endpoint_host.as_deref().unwrap_or("*");
-    let host = if is_wildcard(named) || named == "0.0.0.0" { host } else { named };
-    let at = |base: u16, rank: u32| {
+    let named = bare(events.endpoint_host.as_deref().unwrap_or("*"));
+    let usually_binds = is_wildcard(named) || named.contains("::") || named == bare(host);
+    let binds = events.bind.unwrap_or(usually_binds);
+    let published_at = match (binds, is_wildcard(named)) {
+        // The name it connects to may be that of a service in front of us; the port is ours.
+        (false, _) => "*",
+        (true, true) => host,
+        (true, false) => named,
+    };
+    let replayed_at = if binds { published_at } else { host };
+    let at = |host: &str, base: u16, rank: u32| {
         let port = u16::try_from(rank).ok().and_then(|rank| base.checked_add(rank));
         port.map(|port| tcp(host, port)).ok_or(SourcesError::Port(rank))
     };
     let source = |rank: u32| {
         Ok(EventSource {
             rank,
-            endpoint: at(base, rank)?,
-            replay: events.replay_endpoint_port_base.map(|base| at(base, rank)).transpose()?,
+            endpoint: at(published_at, base, rank)?,
+            replay: events.replay_endpoint_port_base.map(|base| at(replayed_at, base, rank)).transpose()?,
             topic: events.topic.clone().unwrap_or_default(),
-            bind: false,
+            bind: !binds,
             page_tokens: events.block_size,
         })
     };
@@ -207,6 +221,10 @@ mod tests {
         assert_eq!(sources[0].topic, "kv");
         let six = br#"{"0": {"enable_kv_cache_events": true, "publisher": "zmq", "endpoint": "tcp://[::]:5557"}}"#;
         assert_eq!(vllm_sources(six, "fd00::7").unwrap()[0].endpoint, "tcp://[fd00::7]:5557");
+        // A replay is always bound, on every interface too.
+        let any = br#"{"0": {"enable_kv_cache_events": true, "publisher": "zmq", "endpoint": "tcp://*:5557",
+            "replay_endpoint": "tcp://0.0.0.0:5657"}}"#;
+        assert_eq!(vllm_sources(any, "10.0.0.7").unwrap()[0].replay.as_deref(), Some("tcp://10.0.0.7:5657"));
     }
 
     #[test]
@@ -219,6 +237,27 @@ mod tests {
         assert_eq!(sources[1].endpoint, "tcp://worker-3:5558");
         assert_eq!(sources[1].replay.as_deref(), Some("tcp://worker-3:5658"));
         assert_eq!((sources[1].topic.as_str(), sources[1].page_tokens), ("kv-events", Some(1)));
+    }
+
+    #[test]
+    fn a_named_host_is_one_that_sglang_connects_to() {
+        let asked = |host: &str, more: &str| {
+            let body = format!(
+                r#"{{"kv_events": {{"publisher": "zmq", "endpoint_host": "{host}", "endpoint_port_base": 5557,
+                "replay_endpoint_port_base": 5657, "dp_size": 2{more}}}}}"#
+            );
+            let EventSource { endpoint, replay, bind, .. } =
+                sglang_sources(body.as_bytes(), "10.0.0.7").unwrap().remove(1);
+            (endpoint, replay.unwrap(), bind)
+        };
+        let at = |endpoint: &str, bind| (endpoint.to_owned(), "tcp://10.0.0.7:5658".to_owned(), bind);
+        assert_eq!(asked("kv-bridge.svc", ""), at("tcp://*:5558", true));
+        for host in ["*", "0.0.0.0", "::", "[::]", "10.0.0.7"] {
+            assert_eq!(asked(host, ""), at("tcp://10.0.0.7:5558", false), "{host}");
+        }
+        assert_eq!(asked("0.0.0.0", r#", "bind": false"#), at("tcp://*:5558", true));
+        let bound = ("tcp://10.9.9.9:5558".to_owned(), "tcp://10.9.9.9:5658".to_owned(), false);
+        assert_eq!(asked("10.9.9.9", r#", "bind": true"#), bound);
     }
 
     #[test]

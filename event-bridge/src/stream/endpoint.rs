@@ -8,7 +8,7 @@ use thiserror::Error;
 /// Where a socket is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Endpoint {
-    /// Host name or address, and port. The host `*` is every interface, for binding only.
+    /// Host name or address, and port. The host `*`, as 0.0.0.0 and `::`, is every interface, for binding only.
     Tcp {
         /// Without brackets.
         host: String,
@@ -32,7 +32,9 @@ pub enum EndpointError {
     #[error("endpoint {0:?}: the host is missing")]
     Host(String),
     /// A wildcard where a peer must be named.
-    #[error("endpoint {0:?}: `*` and port 0 can only be bound; name the worker's host and port to connect to it")]
+    #[error(
+        "endpoint {0:?}: `*`, 0.0.0.0, `::` and port 0 can only be bound; name the worker's host and port to connect to it"
+    )]
     Wildcard(String),
 }
 
@@ -60,10 +62,15 @@ impl Endpoint {
     /// An endpoint that can be connected to.
     pub(super) fn to_connect(text: &str) -> Result<Self, EndpointError> {
         match text.parse()? {
-            Self::Tcp { host, port } if host == "*" || port == 0 => Err(EndpointError::Wildcard(text.to_owned())),
+            Self::Tcp { host, port } if is_any(&host) || port == 0 => Err(EndpointError::Wildcard(text.to_owned())),
             endpoint => Ok(endpoint),
         }
     }
+}
+
+/// Whether a host stands for every interface. Connecting to it would reach ourselves.
+fn is_any(host: &str) -> bool {
+    matches!(host, "*" | "0.0.0.0" | "::")
 }
 
 #[cfg(test)]
@@ -83,7 +90,9 @@ mod tests {
     #[test]
     fn what_cannot_be_reached_is_refused_with_the_reason() {
         let refused = |text: &str| Endpoint::to_connect(text).unwrap_err();
-        assert!(matches!(refused("tcp://*:5557"), EndpointError::Wildcard(_)));
+        for any in ["tcp://*:5557", "tcp://0.0.0.0:5557", "tcp://[::]:5557", "tcp://worker:0"] {
+            assert!(matches!(refused(any), EndpointError::Wildcard(_)), "{any}");
+        }
         assert!(matches!(refused("tcp://host"), EndpointError::Port(_)));
         assert!(matches!(refused("tcp://host:99999"), EndpointError::Port(_)));
         assert!(matches!(refused("tcp://:1"), EndpointError::Host(_)));

@@ -1,5 +1,6 @@
 //! The event socket: connect, subscribe, drain, and again.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use tracing::{debug, info, warn};
 
 use super::backlog::Backlog;
 use super::endpoint::{Endpoint, EndpointError};
-use super::transport::{Listener, Transport, connect};
+use super::transport::{Accept, Listener, Transport, connect};
 use super::zmtp::{Connection, ConnectionError, Heartbeat, Role};
 use super::{StreamEvent, StreamSpec};
 use crate::engine;
@@ -37,7 +38,11 @@ pub(super) async fn run(spec: Arc<StreamSpec>, backlog: Arc<Backlog>) {
     let mut pause = shortest;
     loop {
         let before = Instant::now();
-        let result = if spec.bind { bound(&spec, &backlog).await } else { connected(&spec, &backlog).await };
+        let result = if spec.bind {
+            bound(&spec, &backlog).await.map(|never| match never {})
+        } else {
+            connected(&spec, &backlog).await
+        };
         if let Err(error) = result {
             // The first failure of a row is worth a line; an engine that is down for hours is not.
             if pause == shortest {
@@ -66,20 +71,36 @@ async fn connected(spec: &StreamSpec, backlog: &Backlog) -> Result<(), LiveError
 
 /// Peers that shake hands at a time; more wait in the listener's queue.
 const MOST_ARRIVING: usize = 16;
+/// Pause after a peer that could not be accepted; without it, one error that stays would take a core.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Waits for engines that connect to us. One that has shaken hands as a publisher takes the place of the former, which is the
 /// same engine started anew; whoever else connects (a scan, a load balancer's probe) changes nothing.
-async fn bound(spec: &Arc<StreamSpec>, backlog: &Backlog) -> Result<(), LiveError> {
+async fn bound(spec: &Arc<StreamSpec>, backlog: &Backlog) -> Result<Infallible, LiveError> {
     let listener = Listener::bind(&spec.endpoint.parse()?).await?;
     info!(endpoint = spec.endpoint, "waiting for an engine to connect");
+    Ok(serve_peers(&listener, spec, backlog).await)
+}
+
+/// Serves one of the peers that come in, for ever.
+async fn serve_peers(listener: &impl Accept, spec: &Arc<StreamSpec>, backlog: &Backlog) -> Infallible {
+    let (mut may_accept, mut retry) = (true, Box::pin(sleep(Duration::ZERO)));
     let mut arriving = JoinSet::new();
     let mut served: Option<Pin<Box<dyn Future<Output = ()> + Send + '_>>> = None;
     loop {
         tokio::select! {
-            accepted = listener.accept(), if arriving.len() < MOST_ARRIVING => {
-                let (transport, peer) = accepted?;
-                arriving.spawn(arrive(transport, peer, Arc::clone(spec)));
+            accepted = listener.accept(), if may_accept && arriving.len() < MOST_ARRIVING => {
+                match accepted {
+                    Ok((transport, peer)) => _ = arriving.spawn(arrive(transport, peer, Arc::clone(spec))),
+                    // It is about a peer that is gone already, or about too many open files: whoever is served stays.
+                    Err(error) => {
+                        warn!(endpoint = spec.endpoint, %error, "a peer could not be accepted");
+                        retry = Box::pin(sleep(ACCEPT_PAUSE));
+                        may_accept = false;
+                    }
+                }
             }
+            () = &mut retry, if !may_accept => may_accept = true,
             Some(arrived) = arriving.join_next() => {
                 let Ok(Some((connection, peer))) = arrived else { continue };
                 if served.take().is_some() {
@@ -173,5 +194,54 @@ fn take(mut frames: Vec<Bytes>, backlog: &Backlog) {
             backlog.push_live(StreamEvent::Live { seq, payload, received });
         }
         Err(error) => backlog.push_live(StreamEvent::Undecodable { reason: error.to_string() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use tokio::io::AsyncReadExt;
+    use zeromq::{PubSocket, Socket};
+
+    use super::super::transport::Peer;
+    use super::*;
+
+    /// Every other peer cannot be accepted.
+    struct Flaky(tokio::net::TcpListener, AtomicU32);
+
+    impl Accept for Flaky {
+        async fn accept(&self) -> io::Result<Peer> {
+            let (stream, peer) = self.0.accept().await?;
+            if self.1.fetch_add(1, Ordering::Relaxed) % 2 == 1 {
+                return Err(io::Error::from(io::ErrorKind::ConnectionAborted));
+            }
+            Ok((Box::new(stream), Some(peer)))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_cannot_be_accepted_ends_nobodys_connection() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let spec = Arc::new(StreamSpec { bind: true, ..StreamSpec::connect(format!("tcp://{address}")) });
+        let backlog = Arc::new(Backlog::new(spec.limits));
+        let flaky = Flaky(listener, AtomicU32::new(0));
+        let served = tokio::spawn({
+            let backlog = Arc::clone(&backlog);
+            async move { serve_peers(&flaky, &spec, &backlog).await }
+        });
+        let (mut engine, mut second) = (PubSocket::new(), PubSocket::new());
+        engine.connect(&format!("tcp://{address}")).await.unwrap();
+        assert_eq!(backlog.next().await, StreamEvent::Connected);
+        let mut refused = tokio::net::TcpStream::connect(address).await.unwrap();
+        assert_eq!(refused.read(&mut [0; 1]).await.unwrap_or(0), 0);
+        // The one that is served still is, and so is the next that comes.
+        assert_eq!(backlog.stats().backlog_messages, 0);
+        second.connect(&format!("tcp://{address}")).await.unwrap();
+        let replaced = StreamEvent::Disconnected { reason: "another engine connected".to_owned() };
+        assert_eq!((backlog.next().await, backlog.next().await), (replaced, StreamEvent::Connected));
+        served.abort();
     }
 }
