@@ -68,6 +68,9 @@ pub enum Reason {
     Lookahead,
     /// Names of blocks were announced without their tokens.
     Placeholders,
+    /// Blocks were announced that are not in the index: their adapter has only a number, their tier or what else enters their
+    /// hash is not known, or their tokens are not as many as they should be.
+    Unindexable,
     /// More blocks were announced than the engine says it has room for.
     Overcounted,
     /// The model has several groups of layers, and the engine does not say which have full attention.
@@ -80,7 +83,7 @@ pub enum Reason {
     Asleep,
     /// No prompt was seen to be announced yet.
     ParityUnknown,
-    /// Prompts of some kind (an adapter, a salt) are not announced, while others are.
+    /// Prompts of some kind (an adapter, a salt), or a good share of all, are not announced, while others are.
     ParityPartial,
     /// Prompts were answered and never announced, for what is likely this cause.
     ParityFailed(Cause),
@@ -113,6 +116,7 @@ impl Reason {
             Self::Duplicates => "duplicates",
             Self::Lookahead => "lookahead",
             Self::Placeholders => "placeholders",
+            Self::Unindexable => "unindexable",
             Self::Overcounted => "overcounted",
             Self::GroupKinds => "group_kinds",
             Self::RankMismatch => "rank_mismatch",

@@ -33,6 +33,9 @@ pub(super) struct Target {
     /// The engine was seen asleep with blocks announced; that they are gone it says when it is awake.
     clear_awaited: bool,
     asleep: bool,
+    /// What it holds was counted in blocks of another size than the pool's and is forgotten: it is asked for again when time
+    /// allows.
+    recount_due: bool,
     /// Restarts of the engine that parity knows of.
     restarts: u64,
     counts: Counts,
@@ -75,6 +78,7 @@ impl Target {
             tiers_unknown: false,
             clear_awaited: false,
             asleep: false,
+            recount_due: false,
             restarts: 0,
             counts: Counts::default(),
             lag: None,
@@ -109,7 +113,7 @@ impl Target {
         parity.verdict() != before
     }
 
-    /// What differs, when token parity failed.
+    /// What differs, when token parity failed or is partial.
     pub(super) fn finding(&self) -> Option<&Finding> {
         self.parity.finding()
     }
@@ -156,7 +160,11 @@ impl Target {
     /// What is due by time alone.
     pub(super) fn tick(&mut self, now: Instant, context: &mut Context<'_>) -> Vec<Ask> {
         let mut steps = std::mem::take(&mut self.steps);
-        self.sequencer.tick(now, &mut steps);
+        if std::mem::take(&mut self.recount_due) {
+            self.sequencer.replay_all(now, &mut steps);
+        } else {
+            self.sequencer.tick(now, &mut steps);
+        }
         self.carry_out(steps, now, context)
     }
 
@@ -330,6 +338,13 @@ impl Target {
         self.sequencer.doubt(Reason::Overflow);
     }
 
+    /// What it holds is counted in blocks of another size than the pool's.
+    pub(super) fn recount(&mut self, context: &mut Context<'_>) {
+        self.clear(context);
+        self.sequencer.doubt(Reason::HistoryTrimmed);
+        self.recount_due = true;
+    }
+
     /// The index has dropped some of its blocks to stay within a bound.
     pub(super) fn lose_to_bound(&mut self) {
         self.residency.lose_to_bound();
@@ -367,7 +382,7 @@ impl Target {
     }
 
     /// State, and why.
-    fn state(&self) -> (SourceState, Reason) {
+    pub(super) fn state(&self) -> (SourceState, Reason) {
         if let Parity::Failed(cause) = self.parity.verdict() {
             return (SourceState::Mismatch, Reason::ParityFailed(cause));
         }

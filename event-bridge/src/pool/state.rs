@@ -11,7 +11,7 @@ use std::sync::Arc;
 use kv_routing::block::SequenceHash;
 use kv_routing::index::{IndexLimits, Overlaps};
 use kv_routing::target::Slot;
-use kv_routing::wire::{Decision, Epoch, PoolId, TokenizerRef};
+use kv_routing::wire::{Decision, Epoch, PoolId, SourceState, TokenizerRef};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -202,7 +202,8 @@ impl State {
                 Some((member.spec.address, target.spec.rank))
             });
             let (Some((worker, rank)), pool) = (target, &self.config.name) else { continue };
-            match self.ingest.finding(slot) {
+            let failed = matches!(self.ingest.state(slot), Some((SourceState::Mismatch, _)));
+            match self.ingest.finding(slot).filter(|_| failed) {
                 Some(Finding { cause, .. }) => {
                     let (cause, advice) = (cause.as_str(), cause.advice());
                     warn!(pool, %worker, rank, cause, "answered prompts are not announced, no credit for its cache: {advice}");
@@ -214,7 +215,7 @@ impl State {
 
     fn refresh_sources(&mut self) {
         let (ingest, wall) = (&self.ingest, clock::unix_millis());
-        self.stale |= self.membership.refresh_sources(|slot| ingest.report(slot).map(|report| report.state), wall);
+        self.stale |= self.membership.refresh_sources(|slot| ingest.state(slot).map(|(state, _)| state), wall);
     }
 
     /// Slots of targets with events.

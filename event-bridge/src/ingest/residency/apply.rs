@@ -47,21 +47,28 @@ impl Residency {
             return;
         };
         let Some(tier) = Medium::of(event.medium.as_deref()).tier() else {
-            self.counters.unindexable += blocks;
-            return;
+            return self.counters.miss(blocks);
         };
+        if tier != Tier::Device && context.blocks.size().is_none() {
+            // What a block is only the device's own pages tell: offloaded chunks may be several.
+            return self.counters.miss(blocks);
+        }
         self.other_tiers |= tier != Tier::Device;
         self.counters.stored += blocks;
         self.share(at, tier, context);
-        let usable = usable(event, context);
+        let usable = usable(event, tier, context);
         match usable {
             Some((size, page, _)) => {
-                self.page_tokens = Some(page);
+                if tier == Tier::Device {
+                    self.page_tokens = Some(page);
+                }
                 self.judge_lone_pages(size);
             }
             None if event.may_be_partial => self.note_lone_page(event),
             None if event.tokens.positions() == 0 => self.counters.placeholders += blocks,
-            None => self.counters.unindexable += blocks,
+            // A digest in place of tokens stands for what no prompt of ours is matched by.
+            None if event.tokens.ids().is_none() => self.counters.unindexable += blocks,
+            None => self.counters.miss(blocks),
         }
         let looks_ahead = matches!(event.tokens, Tokens::Pairs { .. }) || !event.lookahead.is_empty();
         self.counters.lookahead += if looks_ahead { blocks } else { 0 };
@@ -137,8 +144,7 @@ impl Residency {
     fn relocate(&mut self, moved: Moved, context: &mut Context<'_>) {
         let tier = |level| Medium::of_level(level).tier();
         let (Some(from), Some(to)) = (tier(moved.from_level), tier(moved.to_level)) else {
-            self.counters.unindexable += 1;
-            return;
+            return self.counters.miss(1);
         };
         let Some(at) = self.membership(None, None, context) else { return };
         self.other_tiers |= to != Tier::Device;
@@ -222,7 +228,7 @@ impl Residency {
 }
 
 /// Block size, page size and seed of a store whose tokens say what its blocks are.
-fn usable(event: &Stored<'_>, context: &mut Context<'_>) -> Option<(BlockSize, u32, HashSeed)> {
+fn usable(event: &Stored<'_>, tier: Tier, context: &mut Context<'_>) -> Option<(BlockSize, u32, HashSeed)> {
     let tokens = event.tokens.ids()?.len();
     let page = match event.block_size {
         Some(size) => size as usize,
@@ -236,7 +242,8 @@ fn usable(event: &Stored<'_>, context: &mut Context<'_>) -> Option<(BlockSize, u
     if event.may_be_partial && !context.blocks.knows_from_lone_page(page) {
         return None;
     }
-    Some((context.blocks.learn(page)?, page, seed))
+    let size = if tier == Tier::Device { context.blocks.learn(page) } else { context.blocks.size() };
+    Some((size?, page, seed))
 }
 
 /// A store that says nothing about tokens still says where known pages are. With tokens that cannot be used, its unknown

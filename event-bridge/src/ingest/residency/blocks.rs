@@ -8,6 +8,8 @@ pub(crate) struct Blocks {
     size: Option<BlockSize>,
     /// A former bridge says so, and no event has yet.
     presumed: bool,
+    /// Events have said otherwise than was presumed, and nobody was told yet.
+    overturned: bool,
     expected: Option<BlockSize>,
     min_tokens: u32,
 }
@@ -20,7 +22,7 @@ const USUAL_BUFFERED_BLOCK: u32 = 32;
 
 impl Blocks {
     pub(crate) fn new(expected: Option<BlockSize>, min_tokens: u32) -> Self {
-        Self { size: None, presumed: false, expected, min_tokens }
+        Self { size: None, presumed: false, overturned: false, expected, min_tokens }
     }
 
     pub(crate) fn size(&self) -> Option<BlockSize> {
@@ -37,10 +39,16 @@ impl Blocks {
     pub(crate) fn learn(&mut self, page_tokens: u32) -> Option<BlockSize> {
         if self.size.is_none() || self.presumed {
             let told = self.size_for(page_tokens);
+            self.overturned |= self.presumed && told.is_some() && told != self.size;
             self.presumed &= told.is_none();
             self.size = told.or(self.size);
         }
         self.size
+    }
+
+    /// Whether a size that was presumed has turned out to be wrong since the last call: what was counted in it is void.
+    pub(crate) fn take_overturned(&mut self) -> bool {
+        std::mem::take(&mut self.overturned)
     }
 
     /// The pool's block size, which was `tokens` for a former bridge; events may still say otherwise.
@@ -95,7 +103,9 @@ mod tests {
         let mut blocks = Blocks::new(None, 8);
         assert_eq!(blocks.presume(32).map(BlockSize::tokens), Some(32));
         assert_eq!(blocks.learn(0).map(BlockSize::tokens), Some(32));
+        assert!(!blocks.take_overturned());
         assert_eq!(blocks.learn(64).map(BlockSize::tokens), Some(64));
+        assert!(blocks.take_overturned() && !blocks.take_overturned());
         assert_eq!(blocks.presume(32).map(BlockSize::tokens), Some(64));
         assert_eq!(blocks.learn(16).map(BlockSize::tokens), Some(64));
     }

@@ -53,6 +53,8 @@ pub(crate) struct Counters {
     pub(crate) removed: u64,
     pub(crate) unknown_removals: u64,
     pub(crate) unindexable: u64,
+    /// Of these the ones that the engine can use for prompts like ours, so that they are missing in the index.
+    pub(crate) unindexed: u64,
     pub(crate) misaligned: u64,
     pub(crate) hash_conflicts: u64,
     pub(crate) remote: u64,
@@ -74,6 +76,14 @@ pub(crate) struct Counters {
     pub(crate) clears: u64,
     /// Times that the index dropped some of its blocks for a bound.
     pub(crate) evicted: u64,
+}
+
+impl Counters {
+    /// Counts blocks that an engine can use and the index does not have.
+    fn miss(&mut self, blocks: u64) {
+        self.unindexable += blocks;
+        self.unindexed += blocks;
+    }
 }
 
 /// See the module.
@@ -225,6 +235,8 @@ impl Residency {
             Some(Reason::Duplicates)
         } else if since(|counters| counters.kinds_unknown) {
             Some(Reason::GroupKinds)
+        } else if since(|counters| counters.unindexed) {
+            Some(Reason::Unindexable)
         } else if since(|counters| counters.lookahead) {
             Some(Reason::Lookahead)
         } else if since(|counters| counters.placeholders) {

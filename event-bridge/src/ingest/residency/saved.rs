@@ -35,9 +35,9 @@ impl Residency {
                 Kind::Other => other_groups.push(*id),
             }
         }
+        use Reason::{Lookahead, Orphans, Placeholders, Unindexable};
         let (id, group) = full?;
-        let may_be_saved =
-            matches!(self.fault(), None | Some(Reason::Orphans | Reason::Placeholders | Reason::Lookahead));
+        let may_be_saved = matches!(self.fault(), None | Some(Orphans | Placeholders | Lookahead | Unindexable));
         if !may_be_saved || !group.chunks.is_empty() || !group.parts.is_empty() {
             return None;
         }

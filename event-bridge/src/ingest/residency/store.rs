@@ -176,7 +176,7 @@ impl StoreRun<'_, '_> {
 
     /// Pages behind something that cannot be named.
     fn store_dead(&mut self, hashes: &[EngineHash]) {
-        self.counters.unindexable += hashes.len() as u64;
+        self.counters.miss(hashes.len() as u64);
         let fit = Fit::of(self.page_tokens, self.size);
         for hash in hashes {
             store_dead(self.group, *hash, fit, self.tier, self.effects);

@@ -85,6 +85,11 @@ impl Strip {
         }
     }
 
+    /// Bytes of memory that its lists of pages and tokens take.
+    fn list_bytes(&self) -> usize {
+        self.pages.capacity() * size_of::<EngineHash>() + self.tokens.capacity() * size_of::<TokenId>()
+    }
+
     /// Takes the last page off; its block is then incomplete.
     pub(super) fn pop(&mut self) -> Option<EngineHash> {
         let page = self.pages.pop()?;
@@ -109,15 +114,14 @@ pub(super) struct Part<'a> {
 pub(super) struct Strips {
     slots: Vec<Option<Strip>>,
     free: Vec<u32>,
+    /// Bytes that the strips' lists take: SGLang's pages of one token make millions of strips, too many to ask each.
+    list_bytes: usize,
 }
 
 impl Strips {
     /// Estimated bytes of memory.
     pub(super) fn bytes(&self) -> usize {
-        let of_strip = |strip: &Strip| {
-            strip.pages.capacity() * size_of::<EngineHash>() + strip.tokens.capacity() * size_of::<TokenId>()
-        };
-        self.slots.capacity() * size_of::<Option<Strip>>() + self.slots.iter().flatten().map(of_strip).sum::<usize>()
+        self.slots.capacity() * size_of::<Option<Strip>>() + self.list_bytes
     }
 
     pub(super) fn get(&self, id: StripId) -> Option<&Strip> {
@@ -205,10 +209,12 @@ impl Strips {
     }
 
     fn put(&mut self, id: StripId, part: &Part<'_>, size: BlockSize) -> Option<(StripId, u16)> {
-        let strip = self.get_mut(id)?;
+        let strip = self.slots.get_mut(id.0 as usize)?.as_mut()?;
         let index = u16::try_from(strip.pages.len()).ok()?;
+        let before = strip.list_bytes();
         strip.pages.push(part.hash);
         strip.tokens.extend_from_slice(part.tokens);
+        self.list_bytes = self.list_bytes + strip.list_bytes() - before;
         strip.images.extend(part.images.iter().map(|image| (index, *image)));
         if strip.end() == size.tokens() {
             let block = self.hash(id, size);
@@ -238,11 +244,21 @@ impl Strips {
     pub(super) fn remove(&mut self, id: StripId) -> Option<(StripId, u16)> {
         let strip = self.slots.get_mut(id.0 as usize)?.take()?;
         self.free.push(id.0);
+        self.list_bytes = self.list_bytes.saturating_sub(strip.list_bytes());
         if let Some((base, _)) = strip.base
             && let Some(base) = self.get_mut(base)
         {
             base.branches.retain(|branch| *branch != id);
         }
         strip.base
+    }
+}
+
+#[cfg(test)]
+impl Strips {
+    /// [`Strips::bytes`] by asking every strip.
+    pub(super) fn counted_bytes(&self) -> usize {
+        let lists: usize = self.slots.iter().flatten().map(Strip::list_bytes).sum();
+        self.slots.capacity() * size_of::<Option<Strip>>() + lists
     }
 }

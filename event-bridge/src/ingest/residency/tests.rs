@@ -283,7 +283,7 @@ fn masked_blocks_and_digests_among_tokens_are_dead_ends() {
     rig.apply(&Event::Stored(stored(&[4], Some(3), &TOKENS[..4], 4)));
     rig.apply(&Event::Stored(stored(&[], None, &TOKENS, 4)));
     assert!(rig.holders().is_empty());
-    assert_eq!(rig.residency.orphans(), 0);
+    assert_eq!((rig.residency.orphans(), rig.residency.fault()), (0, Some(Reason::Unindexable)));
     rig.apply(&removed(&[4, 3, 2, 1], None));
     assert_eq!((rig.residency.pages(), rig.residency.counters().unknown_removals), (0, 0));
 }
@@ -666,4 +666,68 @@ fn groups_of_unknown_kinds_leave_it_open_which_one_is_full() {
     assert_eq!(rig.residency.fault(), None);
     rig.apply(&Event::Stored(Stored { group: Some(1), ..stored(&[1], None, &TOKENS[..4], 4) }));
     assert_eq!(rig.residency.fault(), Some(Reason::GroupKinds));
+}
+
+#[test]
+fn whatever_an_engine_can_use_and_the_index_does_not_have_is_a_fault() {
+    let plain = stored(&[1], None, &TOKENS[..4], 4);
+    let cases = [
+        (Stored { lora_id: Some(3), ..plain.clone() }, Some(Reason::Unindexable)),
+        (Stored { medium: Some("MyLMCacheBackend".into()), ..plain.clone() }, Some(Reason::Unindexable)),
+        (Stored { extra_keys: vec![vec![ExtraKey::Other]], ..plain.clone() }, Some(Reason::Unindexable)),
+        (stored(&[1, 2], None, &TOKENS, 4), Some(Reason::Unindexable)),
+        // No prompt of ours has a digest among its tokens.
+        (Stored { tokens: Tokens::Unindexable { positions: 4 }, ..plain.clone() }, None),
+        (plain, None),
+    ];
+    for (event, fault) in cases {
+        let mut rig = Rig::new(4);
+        rig.apply(&Event::Stored(event.clone()));
+        assert_eq!(rig.residency.fault(), fault, "{event:?}");
+        rig.apply(&Event::Cleared);
+        assert_eq!(rig.residency.fault(), None);
+    }
+    let mut rig = Rig::new(4);
+    rig.apply(&Event::Stored(stored(&[1], None, &TOKENS[..4], 4)));
+    rig.apply(&Event::Moved(Moved { hash: EngineHash(1), from_level: 0, to_level: 7 }));
+    assert_eq!(rig.residency.fault(), Some(Reason::Unindexable));
+}
+
+#[test]
+fn offloaded_chunks_do_not_tell_the_block_size() {
+    let mut rig = Rig { blocks: Blocks::new(None, 1), ..Rig::new(4) };
+    let chunk = Stored { medium: Some("CPU".into()), ..stored(&[9], None, &TOKENS, 12) };
+    rig.apply(&Event::Stored(chunk.clone()));
+    assert_eq!((rig.blocks.size(), rig.residency.fault()), (None, Some(Reason::Unindexable)));
+    rig.apply(&Event::Stored(stored(&[1], None, &TOKENS[..4], 4)));
+    assert_eq!((rig.blocks.size(), rig.residency.page_tokens()), (BlockSize::new(4), Some(4)));
+    rig.apply(&Event::Stored(chunk));
+    assert_eq!(rig.on(Tier::Device), set(&own(&TOKENS[..4], 4, HashSeed::default())));
+    assert_eq!(rig.on(Tier::Host), set(&own(&TOKENS, 4, HashSeed::default())));
+    assert_eq!(rig.residency.page_tokens(), Some(4));
+}
+
+#[test]
+fn bytes_are_known_without_asking_every_strip() {
+    let mut rig = Rig::new(4);
+    let tokens: Vec<u32> = (0..64).collect();
+    let check = |rig: &Rig| {
+        for group in rig.residency.full_groups() {
+            assert_eq!(group.bytes(), group.counted_bytes());
+        }
+    };
+    rig.apply(&Event::Stored(stored(&(100..164).collect::<Vec<_>>(), None, &tokens, 1)));
+    // Branches inside a block, chunks of several blocks, and then everything goes.
+    rig.apply(&Event::Stored(stored(&[200, 201, 202], Some(110), &tokens[40..43], 1)));
+    rig.apply(&Event::Stored(stored(&[300, 301], None, &tokens, 32)));
+    check(&rig);
+    assert!(rig.residency.full_groups().all(|group| group.bytes() > 64 * size_of::<u64>()));
+    let wide = rig.residency.bytes();
+    rig.apply(&removed(&[301, 300], None));
+    assert_eq!(rig.residency.bytes(), wide - 16 * size_of::<SequenceHash>());
+    for name in (100..164).chain(200..203).rev() {
+        rig.apply(&removed(&[name], None));
+        check(&rig);
+    }
+    assert_eq!(rig.residency.pages(), 0);
 }

@@ -96,6 +96,13 @@ impl Sequencer {
         self.begin_anew(false, now, steps);
     }
 
+    /// Asks for everything again, where that is possible.
+    pub(crate) fn replay_all(&mut self, now: Instant, steps: &mut Vec<Step>) {
+        if self.connected && self.uses_replay() {
+            self.forget_and_begin_anew(now, steps);
+        }
+    }
+
     /// The engine emptied its cache: whatever was missing before does not matter any more. Whether anything was.
     pub(crate) fn heal(&mut self, era: Era) -> bool {
         if era != self.era {

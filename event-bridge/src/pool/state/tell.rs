@@ -54,11 +54,8 @@ impl State {
     fn settled(&self, now: Instant) -> bool {
         let Some(since) = self.known_since else { return false };
         let synchronized = |slot: Slot| {
-            self.ingest.report(slot).is_none_or(|report| {
-                !matches!(
-                    report.reason,
-                    Reason::NotConnected | Reason::Restored | Reason::Synchronizing | Reason::Checking
-                )
+            self.ingest.state(slot).is_none_or(|(_, reason)| {
+                !matches!(reason, Reason::NotConnected | Reason::Restored | Reason::Synchronizing | Reason::Checking)
             })
         };
         let probed = |member: &Member| member.health != Health::Unknown || member.health_error.is_some();
