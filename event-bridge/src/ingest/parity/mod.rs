@@ -7,9 +7,12 @@
 //! answered ──▶ pending ─┬─ last block held, or held lately ──────▶ matched ──▶ SHOWN (after a failure: two in a row)
 //!                       ├─ everything was cleared meanwhile,
 //!                       │  or it has blocks of another size ─────▶ nothing
-//!                       └─ absent for 2 s ─┬─ proves something ──▶ missing ──▶ five different ones in a row: FAILED
+//!                       └─ absent for 2 s ─┬─ proves something ──▶ missing ──▶ five different ones, and none matched: FAILED
 //!                                          └─ proves nothing ────▶ nothing
 //! ```
+//!
+//! Where some prompts match and a quarter is missing, parity is partial; it fails when sixteen are missing in a row, and until
+//! fewer than a quarter is ([`share`]).
 //!
 //! What absence proves depends on how much of the engine's history is known ([`Absence`]). A block that turns up late still
 //! counts as matched. Other clients' prompts and generated blocks are never looked for, so they cannot fail anything.
@@ -18,6 +21,7 @@ mod announced;
 mod cause;
 mod finding;
 mod kinds;
+mod share;
 
 #[cfg(test)]
 mod tests;
@@ -34,6 +38,7 @@ use self::announced::Announced;
 pub use self::cause::{Cause, Vocabulary};
 pub use self::finding::Finding;
 use self::kinds::{Kind, Kinds};
+use self::share::Share;
 use super::Parity;
 use super::residency::Residency;
 use crate::engine::Stored;
@@ -43,9 +48,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Where the engine's history is incomplete, a missing prompt counts only if the engine announced anything since so long
 /// before it was answered.
 const LOOKBACK: Duration = Duration::from_secs(5);
-/// Different prompts missing in a row that make a failure.
+/// Different prompts missing in a row that make a failure when none matched.
 const FAIL_AFTER: usize = 5;
-/// Matches in a row that end a failure.
+/// Matches in a row that end a failure, once few prompts are missing.
 const RECOVER_AFTER: u32 = 2;
 /// Prompts waiting to be judged; while there are as many, further ones are passed over.
 const MOST_PENDING: usize = 128;
@@ -92,6 +97,9 @@ pub(super) struct Verifier {
     /// Those missing since the last match, oldest first.
     missing: VecDeque<Prompt>,
     kinds: Kinds,
+    share: Share,
+    /// [`Residency::lives`] when prompts were last judged.
+    life: u64,
     /// Matches since the last one missing.
     streak: u32,
     announced: Announced,
@@ -124,13 +132,14 @@ impl Verifier {
         self.verdict = verdict;
     }
 
-    /// Whether prompts of some kind are missing, although others match.
+    /// Whether prompts of some kind, or a good share of all, are missing, although others match.
     pub(super) fn is_partial(&self) -> bool {
-        self.kinds.any_missing()
+        self.kinds.any_missing() || self.share.is_partial()
     }
 
     /// The engine is another process: whether it agrees must be shown again.
     pub(super) fn begin_anew(&mut self) {
+        self.share = Share::default();
         if self.verdict == Parity::Shown {
             self.verdict = Parity::Unknown;
         }
@@ -184,15 +193,18 @@ impl Verifier {
         let life = evidence.residency.lives();
         self.missing.retain(|prompt| prompt.life == life);
         self.kinds.live(life);
+        if std::mem::replace(&mut self.life, life) != life {
+            self.share.break_row();
+        }
         if let Some(late) = self.missing.iter().find(|prompt| evidence.has(prompt.last)) {
-            let kind = late.kind();
-            self.matched(kind);
+            let (kind, last) = (late.kind(), late.last);
+            self.matched(kind, last);
         }
         for prompt in std::mem::take(&mut self.pending) {
             if prompt.life != life || prompt.block_size != evidence.block_size {
                 self.counts.open += 1;
             } else if evidence.has(prompt.last) {
-                self.matched(prompt.kind());
+                self.matched(prompt.kind(), prompt.last);
             } else if now.saturating_duration_since(prompt.arrived) < PATIENCE {
                 self.pending.push_back(prompt);
             } else if self.is_proof(&prompt, evidence.absence) {
@@ -211,12 +223,14 @@ impl Verifier {
         }
     }
 
-    fn matched(&mut self, kind: Kind) {
+    fn matched(&mut self, kind: Kind, last: SequenceHash) {
         self.counts.matched += 1;
         self.kinds.matched(kind);
+        self.share.matched(last);
         self.streak = self.streak.saturating_add(1);
         self.missing.clear();
-        if self.verdict == Parity::Unknown || self.streak >= RECOVER_AFTER {
+        let recovered = self.streak >= RECOVER_AFTER && self.share.is_low();
+        if !matches!(self.verdict, Parity::Failed(_)) || recovered {
             self.verdict = Parity::Shown;
             self.finding = None;
             self.announced.clear();
@@ -226,6 +240,7 @@ impl Verifier {
     fn missed(&mut self, prompt: Prompt, evidence: &Evidence<'_>) {
         self.counts.missing += 1;
         self.kinds.missed(prompt.kind(), prompt.last);
+        self.share.missed(prompt.last);
         self.streak = 0;
         // One prompt asked again and again is one piece of evidence.
         if self.missing.iter().any(|known| known.last == prompt.last) {
@@ -235,7 +250,7 @@ impl Verifier {
         if self.missing.len() > FAIL_AFTER {
             self.missing.pop_front();
         }
-        if self.missing.len() == FAIL_AFTER {
+        if self.share.is_failure() && self.missing.len() == FAIL_AFTER {
             let finding = finding::explain(&self.missing, &self.announced, evidence);
             self.verdict = Parity::Failed(finding.cause);
             self.finding = Some(Box::new(finding));

@@ -178,10 +178,29 @@ fn only_different_prompts_in_a_row_fail() {
         stage.answers(&prompt(&[], number));
     }
     stage.judge(PATIENCE);
-    assert_eq!(stage.verifier.verdict(), Parity::Shown);
-    stage.answers(&prompt(&[], 14));
+    assert_eq!((stage.verifier.verdict(), stage.verifier.is_partial()), (Parity::Shown, true));
+    for number in 14..25 {
+        stage.answers(&prompt(&[], number));
+    }
+    stage.judge(PATIENCE);
+    assert_eq!(stage.verifier.verdict(), Parity::Shown, "fifteen are missing, and one was not");
+    stage.answers(&prompt(&[], 25));
     stage.judge(PATIENCE);
     assert_eq!(stage.failed().cause, Cause::Unknown, "the engine announced nothing like it");
+}
+
+#[test]
+fn prompts_of_which_a_share_is_missing_do_not_fail_and_are_told_until_hardly_any_is() {
+    let mut stage = Stage::new();
+    for number in 0..231 {
+        if number % 3 != 0 || number > 200 {
+            stage.stores(&prompt(&[], number));
+        }
+        stage.answers(&prompt(&[], number));
+        stage.judge(PATIENCE);
+        let verdict = if number == 0 { Parity::Unknown } else { Parity::Shown };
+        assert_eq!((stage.verifier.verdict(), stage.verifier.is_partial()), (verdict, (12..227).contains(&number)));
+    }
 }
 
 #[test]
@@ -207,17 +226,23 @@ fn late_events_and_quick_evictions_are_no_failures() {
 }
 
 #[test]
-fn a_failure_ends_with_two_matches() {
-    let mut stage = Stage::new();
-    stage.serve(&[], 5, |_, _| {});
-    stage.failed();
-    for (number, verdict) in [(10, Parity::Failed(Cause::Unknown)), (11, Parity::Shown)] {
-        stage.stores(&prompt(&[], number));
-        stage.answers(&prompt(&[], number));
-        stage.judge(Duration::ZERO);
-        assert_eq!(stage.verifier.verdict(), verdict);
+fn a_failure_ends_when_few_are_missing_and_at_once_in_another_process() {
+    for (restarts, matches) in [(false, 16), (true, 2)] {
+        let mut stage = Stage::new();
+        stage.serve(&[], 5, |_, _| {});
+        stage.failed();
+        if restarts {
+            stage.verifier.begin_anew();
+        }
+        for number in 10..10 + matches {
+            assert_eq!(stage.verifier.verdict(), Parity::Failed(Cause::Unknown));
+            stage.stores(&prompt(&[], number));
+            stage.answers(&prompt(&[], number));
+            stage.judge(Duration::ZERO);
+        }
+        assert_eq!((stage.verifier.verdict(), stage.verifier.is_partial()), (Parity::Shown, !restarts));
+        assert_eq!(stage.verifier.finding(), None);
     }
-    assert_eq!(stage.verifier.finding(), None);
 }
 
 #[test]
