@@ -109,8 +109,10 @@ test-vllm: setup ## The filter's tokens against those of a real vLLM, 500 reques
 
 .PHONY: test-gaps
 GAP_RUNS := 10000
-test-gaps: ## Lost, repeated, reordered and cut batches, restarts: GAP_RUNS seeds of the simulation, every step checked (minutes)
+PROXY_RUNS := 1000
+test-gaps: ## Lost, repeated, reordered and cut batches, restarts: GAP_RUNS seeds of the simulation, PROXY_RUNS over real sockets (minutes)
 	GAP_RUNS=$(GAP_RUNS) cargo test --package event-bridge --test gap_simulation -- --nocapture
+	PROXY_RUNS=$(PROXY_RUNS) cargo test --package event-bridge --test streams -- faults --nocapture
 
 .PHONY: fuzz
 fuzz: setup ## Fuzz every decoder (FUZZ_SECONDS=300 each, FUZZ_TARGETS="batch page" for some of them)

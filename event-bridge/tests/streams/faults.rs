@@ -1,115 +1,95 @@
-//! The simulated engine's publisher with each of its faults, over real sockets: the index ends as what the engine holds, or the
-//! state says that it does not; and at no step between is it called exact and is not.
+//! An engine's publisher behind a proxy that loses, repeats, reorders and cuts its messages, and at which it dies, over real sockets:
+//! the index ends as what the engine holds, or the state says that it does not; and at no step between is it called exact and is
+//! not. Seeds decide what the proxy does; `PROXY_RUNS` says how many there are.
 
-use std::collections::{BTreeSet, HashMap};
+#[path = "../gap_simulation/dice.rs"]
+mod dice;
+mod engine;
+mod proxy;
+
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use event_bridge::ingest::{Action, Ingest, IngestConfig, Parity, Reason, SourceReport, SourceSpec};
-use event_bridge::stream::{StreamEvent, StreamHandle, spawn};
-use kv_routing::block::{BlockSize, HashSeed, TokenId, chain};
-use kv_routing::target::Slot;
+use event_bridge::ingest::{Action, Ingest, IngestConfig, Parity, SourceReport, SourceSpec};
+use event_bridge::stream::StreamSpec;
 use kv_routing::wire::SourceState;
-use mock_engine::events::{BlockStored, EventFaults, KvEvent, Publisher, PublisherConfig};
-use tokio::sync::mpsc;
-use tokio::time::{sleep, timeout};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 
-use super::spec;
+use self::dice::Dice;
+use self::engine::Engine;
+use self::proxy::{Made, Proxy, Weather};
+use super::{Rig, SLOT, spec};
 
-const SLOT: Slot = Slot(3);
-const BLOCK: u32 = 8;
-const ANY: &str = "tcp://127.0.0.1:0";
+/// Ingest's clock runs so much faster, so that its audits need no patience.
+const HASTE: u32 = 20;
 
+/// A bridge's stream and ingest behind a proxy.
 struct World {
-    publisher: Publisher,
-    stream: StreamHandle,
-    events: mpsc::Receiver<(Slot, StreamEvent)>,
+    engine: Engine,
+    proxy: Proxy,
+    rig: Rig,
     ingest: Ingest,
-    /// Blocks held, by the engine's names and the index's.
-    held: Vec<(u64, u64)>,
-    /// Prompts so far.
-    prompts: u32,
-    life: u64,
-    next_seq: u64,
-    /// What each life held after each batch.
-    truths: HashMap<(u64, u64), BTreeSet<u64>>,
-    looks: u32,
+    began: Instant,
+    /// Looks at an index that was called exact.
+    looks: u64,
+    context: String,
 }
 
 impl World {
-    async fn new() -> Self {
-        let config = PublisherConfig {
-            endpoint: ANY.into(),
-            replay_endpoint: Some(ANY.into()),
-            topic: "kv".into(),
-            buffer_steps: 1000,
-            rank: 0,
-        };
-        let publisher = Publisher::start(config).await.unwrap();
-        let (tx, events) = mpsc::channel(16);
-        let mut spec = spec(publisher.endpoint());
-        spec.replay_endpoint = publisher.replay_endpoint().map(str::to_owned);
-        spec.limits.replay_silence = Duration::from_millis(200);
+    async fn new(seed: u64) -> Self {
+        let engine = Engine::start().await;
+        let proxy = Proxy::start(engine.clone(), seed).await;
+        let mut spec = StreamSpec { replay_endpoint: Some(proxy.replay.clone()), ..spec(&proxy.live) };
+        spec.limits.replay_silence = Duration::from_millis(100);
         let mut ingest = Ingest::new(IngestConfig::default());
         ingest.add_target(SLOT, SourceSpec { replay: true, rank: Some(0), ..SourceSpec::default() });
-        Self {
-            publisher,
-            stream: spawn(SLOT, spec, tx),
-            events,
-            ingest,
-            held: Vec::new(),
-            prompts: 0,
-            life: 1,
-            next_seq: 0,
-            truths: HashMap::new(),
-            looks: 0,
-        }
+        let (began, context) = (Instant::now(), format!("seed {seed}"));
+        Self { engine, proxy, rig: Rig::new(spec), ingest, began, looks: 0, context }
     }
 
-    /// Publishes batches: a new prompt each, and now and then an eviction.
-    fn work(&mut self, batches: u32) {
-        for _ in 0..batches {
-            self.prompts += 1;
-            let tokens = vec![self.prompts; BLOCK as usize];
-            let ids: Vec<TokenId> = tokens.iter().copied().map(TokenId).collect();
-            let name = chain(&ids, BlockSize::new(BLOCK).unwrap(), HashSeed::default())[0].0;
-            let hash = self.life << 32 | u64::from(self.prompts);
-            let mut events = vec![KvEvent::Stored(BlockStored {
-                block_hashes: vec![hash],
-                parent_block_hash: None,
-                token_ids: tokens,
-                block_size: BLOCK,
-                lora_id: None,
-                lora_name: None,
-                extra_keys: vec![None],
-            })];
-            self.held.push((hash, name));
-            if self.prompts.is_multiple_of(3) {
-                let (hash, _) = self.held.remove(self.held.len() / 2);
-                events.push(KvEvent::Removed { hash });
+    /// Takes what comes for a while.
+    async fn pass(&mut self, time: Duration) {
+        self.follow(time, |_| false).await;
+    }
+
+    /// Takes what comes until `done`, for a while at most. Whether it is.
+    async fn follow(&mut self, time: Duration, done: impl Fn(&Self) -> bool) -> bool {
+        let until = Instant::now() + time;
+        while !done(self) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
             }
-            self.publish(events);
+            let event = timeout(left.min(Duration::from_millis(10)), self.rig.events.recv()).await;
+            let now = self.began + self.began.elapsed() * HASTE;
+            let mut actions = match event {
+                Ok(event) => self.ingest.handle(SLOT, event.unwrap().1, now),
+                Err(_) => Vec::new(),
+            };
+            actions.extend(self.ingest.tick(now).into_iter().map(|(_, action)| action));
+            for Action::Replay { id, from } in actions {
+                self.rig.stream.replay(id, from);
+            }
+            // Another process has to show that it agrees, which is not the matter here.
+            self.ingest.set_parity(SLOT, Parity::Shown);
+            self.look();
+        }
+        true
+    }
+
+    fn look(&mut self) {
+        let report = self.report();
+        if report.state == SourceState::Exact {
+            self.looks += 1;
+            let indexed = self.indexed();
+            let agrees = report.last_seq.map_or(indexed.is_empty(), |seq| self.engine.ever_held(&indexed, seq));
+            assert!(agrees, "EXACT and wrong\n{}\n{report:?}", self.context);
         }
     }
 
-    fn publish(&mut self, events: Vec<KvEvent>) {
-        self.truths.insert((self.life, self.next_seq), self.truth());
-        self.next_seq += 1;
-        self.publisher.publish(events);
-    }
-
-    fn clear(&mut self) {
-        self.held.clear();
-        self.publish(vec![KvEvent::AllCleared]);
-    }
-
-    fn restart(&mut self) {
-        self.publisher.restart();
-        self.held.clear();
-        (self.life, self.next_seq) = (self.life + 1, 0);
-    }
-
-    fn truth(&self) -> BTreeSet<u64> {
-        self.held.iter().map(|(_, name)| *name).collect()
+    fn report(&self) -> SourceReport {
+        self.ingest.report(SLOT).unwrap()
     }
 
     fn indexed(&self) -> BTreeSet<u64> {
@@ -120,86 +100,101 @@ impl World {
         all
     }
 
-    fn report(&self) -> SourceReport {
-        self.ingest.report(SLOT).unwrap()
-    }
-
-    /// Follows the stream until `done`, for ten seconds at most.
-    async fn follow(&mut self, what: &str, done: impl Fn(&Self) -> bool) {
-        let began = Instant::now();
-        while !done(self) {
-            assert!(began.elapsed() < Duration::from_secs(10), "{what}: {:?}", self.report());
-            let event = timeout(Duration::from_millis(50), self.events.recv()).await;
-            let actions = match event {
-                Ok(event) => self.ingest.handle(SLOT, event.unwrap().1, Instant::now()),
-                Err(_) => self.ingest.tick(Instant::now()).into_iter().map(|(_, action)| action).collect(),
-            };
-            for Action::Replay { id, from } in actions {
-                self.stream.replay(id, from);
-            }
-            // Another process has to show that it agrees, which is not the matter here.
-            self.ingest.set_parity(SLOT, Parity::Shown);
-            self.look(what);
-        }
-    }
-
-    fn look(&mut self, what: &str) {
-        let report = self.report();
-        if report.state == SourceState::Exact {
-            self.looks += 1;
-            let (indexed, seq) = (self.indexed(), report.last_seq);
-            let agrees = |life: u64| seq.is_some_and(|seq| self.truths.get(&(life, seq)) == Some(&indexed));
-            let agrees = (1..=self.life).any(agrees) || (seq.is_none() && indexed.is_empty());
-            assert!(agrees, "{what}: EXACT and wrong\n{report:?}");
-        }
-    }
-
     /// Whether everything published is in the index, and known to be.
     fn is_exact(&self) -> bool {
-        self.report().state == SourceState::Exact && self.indexed() == self.truth()
+        self.report().state == SourceState::Exact && self.indexed() == self.engine.truth()
     }
 }
 
-#[tokio::test]
-async fn each_fault_of_the_simulated_engine_ends_in_the_truth_or_in_a_doubt() {
-    let mut world = World::new().await;
-    world.work(5);
-    world.follow("begin", |world| world.stream.stats().connects > 0).await;
-    sleep(Duration::from_millis(200)).await;
-    world.work(5);
-    world.follow("begin", World::is_exact).await;
-    let none = EventFaults::default();
-    let faults = [
-        ("drop", EventFaults { drop_next: 3, ..none.clone() }),
-        ("duplicate", EventFaults { duplicate_next: 3, ..none.clone() }),
-        ("reorder", EventFaults { reorder_next: 2, ..none.clone() }),
-        ("truncate", EventFaults { corrupt_next: 1, ..none.clone() }),
-        ("no end marker", EventFaults { drop_next: 2, replay_without_end: true, ..none.clone() }),
-        ("deaf for a while", EventFaults { drop_next: 2, replay_silent: true, ..none.clone() }),
-    ];
-    for (what, fault) in faults {
-        let lasting = fault.replay_silent || fault.replay_without_end;
-        world.publisher.set_faults(fault);
-        world.work(8);
-        if lasting {
-            // The replay is asked for while it does not work, and again when it does.
-            world.follow(what, |world| world.report().reason == Reason::Checking).await;
-            world.publisher.set_faults(none.clone());
-        }
-        world.work(1);
-        world.follow(what, World::is_exact).await;
+/// Some faults are made in a run, and others are not.
+fn weather(dice: &mut Dice) -> Weather {
+    let mut chance = |most: usize| if dice.below(2) == 0 { 0 } else { dice.between(most / 4, most) };
+    Weather {
+        drop: chance(200),
+        duplicate: chance(200),
+        reorder: chance(200),
+        truncate: chance(80),
+        thin_replay: chance(400),
+        without_marker: chance(400),
+        restart_in_replay: chance(400),
     }
-    world.restart();
-    world.work(4);
-    world.follow("restart", World::is_exact).await;
-    assert!(world.report().restarts > 0);
-    // A batch that nobody has is a loss, until the cache is empty.
-    world.publisher.set_faults(EventFaults { lose_next: 1, ..none });
-    world.work(4);
-    world.follow("lose", |world| world.report().reason == Reason::BatchesLost).await;
-    assert!(world.report().losses > 0 && world.indexed().is_subset(&world.truth()));
-    world.clear();
-    world.work(2);
-    world.follow("clear", World::is_exact).await;
-    assert!(world.looks > 20);
+}
+
+/// What came of a run.
+struct Outcome {
+    made: Made,
+    looks: u64,
+    restarts: u64,
+    /// It was exact again by itself.
+    recovered: bool,
+}
+
+async fn run(seed: u64) -> Outcome {
+    let mut dice = Dice::new(seed ^ 0xfeed);
+    let mut world = World::new(seed).await;
+    // Some engines have lived for a while before anyone listens.
+    world.engine.work(dice.below(2) * dice.below(30));
+    let connected = |world: &World| world.rig.stream.stats().connects > 0;
+    assert!(world.follow(Duration::from_secs(10), connected).await, "no connection");
+    world.pass(Duration::from_millis(50)).await;
+    let weather = weather(&mut dice);
+    world.context = format!("seed {seed}\n{weather:?}");
+    world.proxy.set_weather(weather);
+    let (steps, restarts) = (dice.between(10, 30), dice.below(2) * 40);
+    for _ in 0..steps {
+        if dice.permille(restarts) {
+            world.engine.restart();
+            if dice.below(2) == 0 {
+                world.proxy.hang_up();
+            }
+        }
+        world.engine.work(dice.between(1, 4));
+        let time = dice.below(15) as u64;
+        world.pass(Duration::from_millis(time)).await;
+    }
+    // Nothing more is lost.
+    world.proxy.set_weather(Weather::default());
+    world.pass(Duration::from_millis(100)).await;
+    world.engine.work(2);
+    let recovered = world.follow(Duration::from_secs(2), World::is_exact).await;
+    let report = world.report();
+    assert!(recovered || report.state != SourceState::Exact, "EXACT and wrong\n{}\n{report:?}", world.context);
+    // What was lost for good does not matter once the cache is empty.
+    world.engine.clear();
+    world.engine.work(2);
+    let healed = world.follow(Duration::from_secs(10), World::is_exact).await;
+    assert!(healed, "not healed by an empty cache\n{}\n{:?}", world.context, world.report());
+    Outcome { made: world.proxy.made().await, looks: world.looks, restarts: world.report().restarts, recovered }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_lies_between_engine_and_bridge_nothing_is_exact_and_wrong() {
+    /// Runs at a time: most of one is waiting.
+    const AT_ONCE: u64 = 12;
+    let runs = std::env::var("PROXY_RUNS").map_or(120, |runs| runs.parse().unwrap());
+    let (mut seeds, mut running, mut all) = (0..runs, JoinSet::new(), Vec::new());
+    (&mut seeds).take(AT_ONCE as usize).for_each(|seed| drop(running.spawn(run(seed))));
+    while let Some(outcome) = running.join_next().await {
+        all.push(outcome.unwrap());
+        (&mut seeds).take(1).for_each(|seed| drop(running.spawn(run(seed))));
+    }
+    assert_eq!(all.len() as u64, runs);
+    let sum = |of: fn(&Outcome) -> u64| all.iter().map(of).sum::<u64>();
+    let made = [
+        sum(|outcome| outcome.made.drop),
+        sum(|outcome| outcome.made.duplicate),
+        sum(|outcome| outcome.made.reorder),
+        sum(|outcome| outcome.made.truncate),
+        sum(|outcome| outcome.made.thin_replay),
+        sum(|outcome| outcome.made.without_marker),
+        sum(|outcome| outcome.made.restart_in_replay),
+        sum(|outcome| outcome.restarts),
+    ];
+    let (looks, recovered) = (sum(|outcome| outcome.looks), sum(|outcome| u64::from(outcome.recovered)));
+    println!(
+        "{runs} runs, {recovered} exact again by themselves, {looks} looks at exact indexes; dropped, repeated, reordered, cut, \
+         thinned, without marker, died in a replay, restarts seen: {made:?}"
+    );
+    assert!(made.iter().all(|count| *count > 0), "{made:?}");
+    assert!(looks > 10 * runs && recovered * 2 > runs, "{looks} looks, {recovered} recovered");
 }
