@@ -35,6 +35,10 @@ pub struct IngestConfig {
     pub max_pool_pages: usize,
     /// Bytes of live batches held back per target while a replay runs.
     pub max_held_bytes: usize,
+    /// Bytes of live batches held back of all targets; beyond it the target that has most of them asks for them again.
+    pub max_pool_held_bytes: usize,
+    /// Bytes of blocks with unknown parents of all targets; beyond it the target that has most of them forgets them.
+    pub max_pool_orphan_bytes: usize,
     /// Random number that nobody else knows; keeps strangers from piling their prompts into one bucket of a map.
     pub secret: u64,
     /// A quiet stream with a replay endpoint is checked this often; zero never.
@@ -52,6 +56,8 @@ impl Default for IngestConfig {
             max_pages: 16 << 20,
             max_pool_pages: 64 << 20,
             max_held_bytes: 64 << 20,
+            max_pool_held_bytes: 1 << 30,
+            max_pool_orphan_bytes: 512 << 20,
             secret: 0,
             audit_every: Duration::from_secs(30),
         }

@@ -8,8 +8,10 @@
 //! | `parity` | whether prompts that a target answered are among what it announced |
 //! | `target` | all of them, and the target's state |
 //! | `saved` | one target's state on disk, for a bridge that is started anew |
+//! | `bounds` | what all targets together may keep, and who gives up what beyond it |
 //! | `pool` | all targets of a pool over one index |
 
+mod bounds;
 mod config;
 mod parity;
 mod pool;

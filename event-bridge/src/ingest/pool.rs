@@ -8,6 +8,7 @@ use kv_routing::index::PrefixIndex;
 use kv_routing::target::Slot;
 use kv_routing::wire::{Decision, SourceState};
 
+use super::bounds::{Bound, Kept, bounds};
 use super::residency::{Blocks, Context};
 use super::target::{Ask, Target, context};
 use super::{EngineSays, Finding, IngestConfig, Parity, Reason, Saved, SourceReport, SourceSpec, Vocabulary};
@@ -33,8 +34,8 @@ pub struct Ingest {
     blocks: Blocks,
     targets: BTreeMap<Slot, Target>,
     vocabulary: Option<Vocabulary>,
-    /// Engine pages of all targets.
-    pages: usize,
+    /// Of all targets.
+    kept: Kept,
 }
 
 impl Ingest {
@@ -45,7 +46,7 @@ impl Ingest {
             blocks: Blocks::new(config.expected_block_size, config.min_block_tokens),
             targets: BTreeMap::new(),
             vocabulary: None,
-            pages: 0,
+            kept: Kept::default(),
             config,
         }
     }
@@ -108,15 +109,13 @@ impl Ingest {
     /// Changes what a target holds, and keeps the bounds of the pool.
     fn change<R>(&mut self, slot: Slot, change: impl FnOnce(&mut Target, &mut Context<'_>) -> R) -> Option<R> {
         let target = self.targets.get_mut(&slot)?;
-        let before = target.pages();
+        let before = target.kept();
         let result = change(target, &mut context(&mut self.index, &mut self.blocks));
-        self.pages = (self.pages + target.pages()).saturating_sub(before);
+        self.kept = self.kept.replace(before, target.kept());
         if self.blocks.take_overturned() {
-            self.recount(slot, before);
+            self.recount(slot, before.pages);
         }
-        if self.pages > self.config.max_pool_pages {
-            self.shed_pages();
-        }
+        self.shed();
         self.note_losses();
         Some(result)
     }
@@ -126,27 +125,34 @@ impl Ingest {
     fn recount(&mut self, slot: Slot, before: usize) {
         for (other, target) in &mut self.targets {
             let counted_right = *other == slot && before == 0;
-            if target.pages() > 0 && !counted_right {
-                self.pages -= target.pages();
+            let kept = target.kept();
+            if kept.pages > 0 && !counted_right {
                 target.recount(&mut context(&mut self.index, &mut self.blocks));
+                self.kept = self.kept.replace(kept, target.kept());
             }
         }
     }
 
     fn leave(&mut self, slot: Slot) {
         if let Some(mut target) = self.targets.remove(&slot) {
-            self.pages = self.pages.saturating_sub(target.pages());
+            self.kept = self.kept.replace(target.kept(), Kept::default());
             target.leave(&mut self.index);
         }
     }
 
-    /// Clears the largest targets until the pool's bound is kept.
-    fn shed_pages(&mut self) {
-        self.pages = self.targets.values().map(Target::pages).sum();
-        while self.pages > self.config.max_pool_pages {
-            let Some(largest) = self.targets.values_mut().max_by_key(|target| target.pages()) else { return };
-            self.pages -= largest.pages();
-            largest.overflow(&mut context(&mut self.index, &mut self.blocks));
+    /// Lets the target that has most give up something until the pool's bounds are kept.
+    fn shed(&mut self) {
+        for Bound { of, most, give_up } in bounds(&self.config) {
+            while of(&self.kept) > most {
+                let Some(largest) = self.targets.values_mut().max_by_key(|target| of(&target.kept())) else { return };
+                let before = largest.kept();
+                give_up(largest, &mut context(&mut self.index, &mut self.blocks));
+                let after = largest.kept();
+                self.kept = self.kept.replace(before, after);
+                if of(&after) >= of(&before) {
+                    break;
+                }
+            }
         }
     }
 
@@ -181,7 +187,7 @@ impl Ingest {
         self.vocabulary = Some(vocabulary);
     }
 
-    /// What differs on a target whose token parity failed or is partial.
+    /// What differs on a target whose token parity failed.
     pub fn finding(&self, slot: Slot) -> Option<&Finding> {
         self.targets.get(&slot)?.finding()
     }
@@ -235,11 +241,16 @@ mod tests {
     use super::*;
 
     fn stores(first: u32, count: u32) -> StreamEvent {
-        stores_of(8, first, count)
+        stores_of(8, first, count, false)
+    }
+
+    /// The same behind a block that nobody knows.
+    fn orphaned(first: u32, count: u32) -> StreamEvent {
+        stores_of(8, first, count, true)
     }
 
     /// A batch of vLLM's first layout that stores `count` blocks of `size` tokens, named from `first` on.
-    fn stores_of(size: u32, first: u32, count: u32) -> StreamEvent {
+    fn stores_of(size: u32, first: u32, count: u32, orphaned: bool) -> StreamEvent {
         let mut payload = vec![0x93, 0xcb, 0, 0, 0, 0, 0, 0, 0, 0, 0x91, 0x96, 0xab];
         payload.extend_from_slice(b"BlockStored");
         let array = |payload: &mut Vec<u8>, numbers: std::ops::Range<u32>| {
@@ -251,7 +262,7 @@ mod tests {
             }
         };
         array(&mut payload, first..first + count);
-        payload.push(0xc0);
+        payload.extend_from_slice(if orphaned { &[0xce, 0xff, 0xff, 0xff, 0xff] } else { &[0xc0] });
         array(&mut payload, first * size..(first + count) * size);
         payload.extend_from_slice(&[size as u8, 0xc0, 0]);
         StreamEvent::Live { seq: 0, payload: payload.into(), received: Instant::now() }
@@ -309,10 +320,50 @@ mod tests {
             assert!(ingest.restore(slot, &saved));
         }
         let pages: u64 = SLOTS.iter().map(|slot| ingest.report(*slot).unwrap().pages).sum();
-        assert_eq!((pages, ingest.pages), (600, 600));
+        assert_eq!((pages, ingest.kept.pages), (600, 600));
         ingest.remove_target(SLOTS[0]);
         ingest.remove_target(SLOTS[1]);
-        assert_eq!(ingest.pages, 0);
+        assert_eq!(ingest.kept.pages, 0);
+    }
+
+    #[test]
+    fn whoever_holds_back_or_waits_for_most_gives_it_up_beyond_the_pools_bound() {
+        let limits =
+            IngestConfig { max_pool_held_bytes: 50_000, max_pool_orphan_bytes: 400_000, ..IngestConfig::default() };
+        let mut ingest = Ingest::new(limits);
+        SLOTS.iter().for_each(|slot| follow(&mut ingest, *slot));
+        let now = Instant::now();
+        let batch = |seq: u64, event| match event {
+            StreamEvent::Live { payload, received, .. } => StreamEvent::Live { seq, payload, received },
+            other => other,
+        };
+        // A gap: everything is held back while the engine is asked.
+        let held = |ingest: &Ingest| SLOTS.map(|slot| ingest.report(slot).unwrap().held_batches);
+        ingest.handle(SLOTS[0], batch(5, stores(0, 10)), now);
+        for seq in 5.. {
+            ingest.handle(SLOTS[1], batch(seq, stores(1000, 100)), now);
+            if ingest.kept.held_bytes < 5000 {
+                break;
+            }
+        }
+        assert_eq!(held(&ingest), [1, 0]);
+        assert!(SLOTS.iter().all(|slot| ingest.state(*slot).unwrap() == (SourceState::Warm, Reason::Synchronizing)));
+
+        let mut ingest = Ingest::new(limits);
+        for slot in SLOTS {
+            ingest.add_target(slot, SourceSpec::default());
+            ingest.handle(slot, StreamEvent::Connected, now);
+        }
+        let orphans = |ingest: &Ingest| SLOTS.map(|slot| ingest.report(slot).unwrap().orphans);
+        ingest.handle(SLOTS[0], orphaned(0, 10), now);
+        for first in 1..1000 {
+            ingest.handle(SLOTS[1], batch(first, orphaned(first as u32 * 1000, 100)), now);
+            if orphans(&ingest)[1] == 0 {
+                break;
+            }
+        }
+        assert_eq!(orphans(&ingest), [10, 0]);
+        assert!(ingest.kept.orphan_bytes < 400_000);
     }
 
     #[test]
@@ -320,9 +371,9 @@ mod tests {
         let mut ingest = Ingest::new(IngestConfig::default());
         follow(&mut ingest, SLOTS[0]);
         ingest.handle(SLOTS[0], stores(0, 100), Instant::now());
-        assert_eq!(ingest.pages, 100);
+        assert_eq!(ingest.kept.pages, 100);
         ingest.hear(SLOTS[0], EngineSays { asleep: true, ..EngineSays::default() });
-        assert_eq!(ingest.pages, 0);
+        assert_eq!(ingest.kept.pages, 0);
     }
 
     #[test]
@@ -342,10 +393,10 @@ mod tests {
         // Another engine's blocks show that the pool's have sixteen tokens.
         ingest.add_target(SLOTS[0], SourceSpec::default());
         ingest.handle(SLOTS[0], StreamEvent::Connected, now);
-        ingest.handle(SLOTS[0], stores_of(16, 0, 10), now);
+        ingest.handle(SLOTS[0], stores_of(16, 0, 10, false), now);
         assert_eq!(ingest.block_size().map(BlockSize::tokens), Some(16));
         let pages = SLOTS.map(|slot| ingest.report(slot).unwrap().pages);
-        assert_eq!((pages, ingest.pages), ([10, 0], 10));
+        assert_eq!((pages, ingest.kept.pages), ([10, 0], 10));
         assert_ne!(ingest.state(SLOTS[1]).unwrap().0, SourceState::Exact);
         assert!(matches!(ingest.tick(now)[..], [(slot, Action::Replay { from: 0, .. })] if slot == SLOTS[1]));
         assert_eq!(ingest.tick(now), []);

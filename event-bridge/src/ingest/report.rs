@@ -146,7 +146,7 @@ pub struct SourceReport {
     pub reason: Reason,
     /// Sequence number of the last batch applied.
     pub last_seq: Option<u64>,
-    /// How long the last live batch waited between socket and index.
+    /// How long the last live batch waited between socket and index, a replay included that it was held back for.
     pub lag: Option<Duration>,
     /// When the last batch was applied.
     pub last_applied: Option<Instant>,

@@ -7,6 +7,7 @@ use kv_routing::index::PrefixIndex;
 use kv_routing::target::Slot;
 use kv_routing::wire::{Decision, SourceState};
 
+use super::bounds::Kept;
 use super::parity::{Absence, Evidence, Finding, Verifier, Vocabulary};
 use super::residency::{Blocks, Bounds, Context, Residency};
 use super::sequence::{Access, Batch, Era, Origin, Sequencer, Standing, Step, Verdict};
@@ -113,7 +114,7 @@ impl Target {
         parity.verdict() != before
     }
 
-    /// What differs, when token parity failed or is partial.
+    /// What differs, when token parity failed.
     pub(super) fn finding(&self) -> Option<&Finding> {
         self.parity.finding()
     }
@@ -139,8 +140,7 @@ impl Target {
             StreamEvent::Connected => self.sequencer.connected(now, &mut steps),
             StreamEvent::Disconnected { .. } => self.sequencer.disconnected(),
             StreamEvent::Live { seq, payload, received } => {
-                self.lag = Some(now.saturating_duration_since(received));
-                self.sequencer.live(Batch::new(seq, payload), now, &mut steps);
+                self.sequencer.live(Batch::live(seq, payload, received), now, &mut steps);
             }
             StreamEvent::Undecodable { .. } => {
                 self.counts.undecodable += 1;
@@ -203,6 +203,9 @@ impl Target {
     fn apply(&mut self, batch: &Batch, origin: Origin, now: Instant, context: &mut Context<'_>) -> Verdict {
         self.counts.batches += 1;
         self.last_applied = Some(now);
+        if let Some(received) = batch.received {
+            self.lag = Some(now.saturating_duration_since(received));
+        }
         if self.spec.polled {
             self.apply_polled(&batch.payload, origin.era, context);
             return Verdict::Keep;
@@ -327,9 +330,20 @@ impl Target {
         self.residency.compare_capacity(said.capacity_tokens, context);
     }
 
-    /// Engine pages known of it.
-    pub(super) fn pages(&self) -> usize {
-        self.residency.pages()
+    /// What it keeps in memory beside the index.
+    pub(super) fn kept(&self) -> Kept {
+        let (pages, orphan_bytes) = (self.residency.pages(), self.residency.orphan_bytes());
+        Kept { pages, held_bytes: self.sequencer.held_bytes(), orphan_bytes }
+    }
+
+    /// Gives up the live batches held back, which are asked for again.
+    pub(super) fn shed_held(&mut self) {
+        self.sequencer.shed_held();
+    }
+
+    /// Forgets blocks with unknown parents.
+    pub(super) fn shed_orphans(&mut self) {
+        self.residency.shed_orphans();
     }
 
     /// It is forgotten what it holds, since that is too much.

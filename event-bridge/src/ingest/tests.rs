@@ -1,4 +1,4 @@
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use kv_routing::target::{Slot, Tier};
 use kv_routing::wire::SourceState;
@@ -64,6 +64,26 @@ fn a_restarted_engine_may_have_a_smaller_window() {
     ingest.set_parity(SLOT, Parity::Shown);
     assert_eq!((held(&ingest, Tier::Device), state(&ingest)), (1, (SourceState::Exact, Reason::InOrder)));
     assert_eq!(ingest.report(SLOT).unwrap().restarts, 1);
+}
+
+#[test]
+fn the_lag_of_a_batch_is_that_of_its_way_into_the_index() {
+    let mut ingest = following(SourceSpec { replay: true, ..SourceSpec::default() });
+    let now = Instant::now();
+    let payload: bytes::Bytes = vec![0x92, 0xcb, 0, 0, 0, 0, 0, 0, 0, 0, 0x90].into();
+    let live = StreamEvent::Live { seq: 0, payload: payload.clone(), received: now };
+    ingest.handle(SLOT, live, now + Duration::from_millis(2));
+    assert_eq!(ingest.report(SLOT).unwrap().lag, None, "it is held back until the replay ends");
+    let id = crate::stream::ReplayId(1);
+    let later = now + Duration::from_secs(9);
+    ingest.handle(SLOT, StreamEvent::ReplayEnd { id, complete: false }, later);
+    let id = crate::stream::ReplayId(2);
+    ingest.handle(SLOT, StreamEvent::Replayed { id, seq: 0, payload: payload.clone() }, later);
+    assert_eq!(ingest.report(SLOT).unwrap().lag, None, "what is replayed was not waited for");
+    let live = StreamEvent::Live { seq: 1, payload, received: now };
+    ingest.handle(SLOT, live, later);
+    ingest.handle(SLOT, StreamEvent::ReplayEnd { id, complete: true }, later);
+    assert_eq!(ingest.report(SLOT).unwrap().lag, Some(Duration::from_secs(9)));
 }
 
 #[test]

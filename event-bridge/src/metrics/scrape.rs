@@ -352,10 +352,15 @@ impl Scrape {
         );
         self.count("stream_dropped", "Event messages dropped because the backlog was full", labels, stats.dropped);
         self.count("stream_received", "Event messages received", labels, stats.received);
-        self.count("stream_connects", "Connections made to the event socket", labels, stats.connects);
+        self.count(
+            "stream_connects",
+            "Connections made to the event socket; of polled engines, times that polling began to work",
+            labels,
+            stats.connects,
+        );
         self.count(
             "stream_connect_failures",
-            "Failed attempts to connect to the event socket",
+            "Failed attempts to connect to the event socket; of polled engines, failed polls",
             labels,
             stats.connect_failures,
         );

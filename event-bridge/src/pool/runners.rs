@@ -9,7 +9,7 @@ use crate::config::{EngineKind, EventFeed, EventStream, ProbeConfig, RankSpec, W
 use crate::ingest::Action;
 use crate::probe::{self, HandoffProbe, MemberId, ProbeHandle, ProbeReport, Subject};
 use crate::stream::{
-    self, PollHandle, PollSpec, PollTargets, StreamEvent, StreamHandle, StreamLimits, StreamSpec, StreamStats,
+    self, PollHandle, PollSpec, PollTargets, Sharing, StreamEvent, StreamHandle, StreamLimits, StreamSpec, StreamStats,
     spawn_poll,
 };
 
@@ -17,6 +17,8 @@ use crate::stream::{
 #[derive(Debug)]
 pub(super) struct Runners {
     streams: HashMap<Slot, StreamHandle>,
+    /// What these streams share.
+    sharing: Sharing,
     pollers: HashMap<String, Poller>,
     probes: HashMap<MemberId, ProbeHandle>,
     probe_config: ProbeConfig,
@@ -47,7 +49,8 @@ impl Runners {
         reports: mpsc::Sender<ProbeReport>,
     ) -> Self {
         let (streams, pollers, probes) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Self { streams, pollers, probes, probe_config, engine, events, reports }
+        let sharing = Sharing::default();
+        Self { streams, sharing, pollers, probes, probe_config, engine, events, reports }
     }
 
     /// Follows targets that have events.
@@ -69,7 +72,7 @@ impl Runners {
         let EventStream { endpoint, replay, topic, bind } = stream.clone();
         let limits = StreamLimits::default();
         let spec = StreamSpec { endpoint, replay_endpoint: replay, topic, bind, limits };
-        self.streams.insert(slot, stream::spawn(slot, spec, self.events.clone()));
+        self.streams.insert(slot, stream::spawn(slot, spec, &self.sharing, self.events.clone()));
     }
 
     /// One poller for all targets of an engine, since every answer empties its buffer. One that runs already takes them on.
@@ -116,7 +119,12 @@ impl Runners {
     }
 
     pub(super) fn stats(&self, slot: Slot) -> StreamStats {
-        self.streams.get(&slot).map(StreamHandle::stats).unwrap_or_default()
+        let streamed = self.streams.get(&slot).map(StreamHandle::stats);
+        let polled = || {
+            let feeds = |poller: &&Poller| poller.targets.iter().any(|(_, polled)| *polled == slot);
+            self.pollers.values().find(feeds).map(|poller| poller.handle.stats(slot))
+        };
+        streamed.or_else(polled).unwrap_or_default()
     }
 
     /// Ends everything.

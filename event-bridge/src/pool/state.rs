@@ -11,7 +11,7 @@ use std::sync::Arc;
 use kv_routing::block::SequenceHash;
 use kv_routing::index::{IndexLimits, Overlaps};
 use kv_routing::target::Slot;
-use kv_routing::wire::{Decision, Epoch, PoolId, SourceState, TokenizerRef};
+use kv_routing::wire::{Decision, Epoch, PoolId, TokenizerRef};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -202,8 +202,7 @@ impl State {
                 Some((member.spec.address, target.spec.rank))
             });
             let (Some((worker, rank)), pool) = (target, &self.config.name) else { continue };
-            let failed = matches!(self.ingest.state(slot), Some((SourceState::Mismatch, _)));
-            match self.ingest.finding(slot).filter(|_| failed) {
+            match self.ingest.finding(slot) {
                 Some(Finding { cause, .. }) => {
                     let (cause, advice) = (cause.as_str(), cause.advice());
                     warn!(pool, %worker, rank, cause, "answered prompts are not announced, no credit for its cache: {advice}");

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use super::backlog::Backlog;
 use super::replay::Request;
-use super::{ReplayId, StreamEvent, StreamSpec, live, replay};
+use super::{ReplayId, Sharing, StreamEvent, StreamSpec, live, replay};
 
 /// A running stream; dropping it ends its tasks and closes its sockets.
 #[derive(Debug)]
@@ -31,9 +31,9 @@ pub struct StreamStats {
     pub dropped: u64,
     /// Live messages received.
     pub received: u64,
-    /// Connections made.
+    /// Connections made; of polled engines, times that polling began to work.
     pub connects: u64,
-    /// Attempts to connect that failed.
+    /// Attempts to connect that failed; of polled engines, polls.
     pub connect_failures: u64,
     /// Of a bound socket: who is connected, or was last.
     pub peer: Option<std::net::SocketAddr>,
@@ -41,13 +41,13 @@ pub struct StreamStats {
 
 /// Starts a stream. It connects and reconnects by itself and reports everything through `tx`, tagged with `slot`.
 /// A full `tx` delays the reports, never the socket.
-pub fn spawn(slot: Slot, spec: StreamSpec, tx: mpsc::Sender<(Slot, StreamEvent)>) -> StreamHandle {
-    let backlog = Arc::new(Backlog::new(spec.limits));
+pub fn spawn(slot: Slot, spec: StreamSpec, sharing: &Sharing, tx: mpsc::Sender<(Slot, StreamEvent)>) -> StreamHandle {
+    let backlog = Arc::new(Backlog::new(spec.limits, sharing.clone()));
     let spec = Arc::new(spec);
     let (requests, asked) = watch::channel(None);
     let mut tasks = JoinSet::new();
     tasks.spawn(live::run(spec.clone(), backlog.clone()));
-    tasks.spawn(replay::run(spec, backlog.clone(), asked));
+    tasks.spawn(replay::run(spec, backlog.clone(), sharing.clone(), asked));
     tasks.spawn(hand_over(slot, backlog.clone(), tx));
     StreamHandle { slot, backlog, requests, _tasks: tasks }
 }
@@ -85,7 +85,8 @@ mod tests {
     #[tokio::test]
     async fn quiet_streams_keep_no_other_from_reporting() {
         let (tx, mut reports) = mpsc::channel(2);
-        let backlogs: Vec<_> = (0..8).map(|_| Arc::new(Backlog::new(StreamLimits::default()))).collect();
+        let backlogs: Vec<_> =
+            (0..8).map(|_| Arc::new(Backlog::new(StreamLimits::default(), Sharing::default()))).collect();
         let mut tasks = JoinSet::new();
         for (slot, backlog) in backlogs.iter().enumerate() {
             tasks.spawn(hand_over(Slot(slot as u16), backlog.clone(), tx.clone()));

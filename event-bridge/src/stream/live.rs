@@ -205,6 +205,7 @@ mod tests {
     use tokio::io::AsyncReadExt;
     use zeromq::{PubSocket, Socket};
 
+    use super::super::Sharing;
     use super::super::transport::Peer;
     use super::*;
 
@@ -226,7 +227,7 @@ mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let spec = Arc::new(StreamSpec { bind: true, ..StreamSpec::connect(format!("tcp://{address}")) });
-        let backlog = Arc::new(Backlog::new(spec.limits));
+        let backlog = Arc::new(Backlog::new(spec.limits, Sharing::default()));
         let flaky = Flaky(listener, AtomicU32::new(0));
         let served = tokio::spawn({
             let backlog = Arc::clone(&backlog);

@@ -1,7 +1,8 @@
 //! Engines that buffer their events and hand them out over HTTP (TensorRT-LLM's `POST /kv_cache_events`). The answer
 //! drains the buffer, so exactly one task may ask: one per endpoint, whatever ranks it gathers.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -17,7 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, info, warn};
 
-use super::StreamEvent;
+use super::{StreamEvent, StreamStats};
 use crate::engine::{polled_head, split_polled};
 
 /// Where an engine hands out its events.
@@ -45,6 +46,7 @@ impl PollSpec {
 #[derive(Debug)]
 pub struct PollHandle {
     targets: watch::Sender<PollTargets>,
+    counts: Arc<Mutex<Counts>>,
     /// Aborted when dropped.
     _task: JoinSet<()>,
 }
@@ -57,6 +59,27 @@ impl PollHandle {
     pub fn set_targets(&self, targets: PollTargets) {
         self.targets.send_replace(targets);
     }
+
+    /// Counters of one target: its events and, as every target of the engine has them, times that polling began to work or
+    /// worked again (`connects`) and polls that failed (`connect_failures`).
+    pub fn stats(&self, slot: Slot) -> StreamStats {
+        let counts = lock(&self.counts);
+        let received = counts.received.get(&slot).copied().unwrap_or(0);
+        StreamStats { received, connects: counts.began, connect_failures: counts.failed, ..StreamStats::default() }
+    }
+}
+
+/// What a poller counts.
+#[derive(Debug, Default)]
+struct Counts {
+    received: HashMap<Slot, u64>,
+    began: u64,
+    failed: u64,
+}
+
+/// Nothing can leave the counts half changed, so a panic elsewhere does not matter.
+fn lock(counts: &Mutex<Counts>) -> MutexGuard<'_, Counts> {
+    counts.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Starts to poll. Each event goes to the target of its attention data-parallel rank, as a live batch of its own whose
@@ -64,10 +87,13 @@ impl PollHandle {
 /// [`SourceSpec::polled`](crate::ingest::SourceSpec::polled).
 pub fn spawn_poll(targets: PollTargets, spec: PollSpec, tx: mpsc::Sender<(Slot, StreamEvent)>) -> PollHandle {
     let (targets, wanted) = watch::channel(targets);
+    let counts = Arc::new(Mutex::default());
     let mut task = JoinSet::new();
+    let counted = Arc::clone(&counts);
     task.spawn(async move {
         let poller = Poller {
             targets: Vec::new(),
+            counts: counted,
             wanted,
             spec,
             tx,
@@ -78,7 +104,7 @@ pub fn spawn_poll(targets: PollTargets, spec: PollSpec, tx: mpsc::Sender<(Slot, 
         // Ends when nobody listens any more.
         let _ = poller.run().await;
     });
-    PollHandle { targets, _task: task }
+    PollHandle { targets, counts, _task: task }
 }
 
 #[derive(Debug, Error)]
@@ -121,6 +147,7 @@ struct Link {
 
 struct Poller {
     targets: PollTargets,
+    counts: Arc<Mutex<Counts>>,
     /// Who is to be fed.
     wanted: watch::Receiver<PollTargets>,
     link: Link,
@@ -163,6 +190,7 @@ impl Poller {
             return Ok(());
         }
         self.targets = self.wanted.borrow_and_update().clone();
+        lock(&self.counts).received.retain(|slot, _| self.targets.iter().any(|(_, known)| known == slot));
         if self.link.connected {
             self.tell_all(|| StreamEvent::Connected).await?;
         }
@@ -172,6 +200,7 @@ impl Poller {
     async fn answered(&mut self) -> Result<(), Gone> {
         let before = std::mem::replace(&mut self.link, Link { connected: true, ..Link::default() });
         if !before.connected {
+            lock(&self.counts).began += 1;
             info!(url = self.spec.url, "polling events");
             self.tell_all(|| StreamEvent::Connected).await?;
         }
@@ -179,6 +208,7 @@ impl Poller {
     }
 
     async fn failed(&mut self, reason: String, kept_events: bool) -> Result<(), Gone> {
+        lock(&self.counts).failed += 1;
         if std::mem::take(&mut self.link.connected) {
             warn!(url = self.spec.url, reason, "polling events failed");
         } else {
@@ -244,6 +274,7 @@ impl Poller {
                 }
             };
             if let Some(slot) = slot {
+                *lock(&self.counts).received.entry(slot).or_default() += 1;
                 self.tell(slot, event).await?;
             }
         }

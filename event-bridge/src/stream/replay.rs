@@ -13,7 +13,7 @@ use super::backlog::Backlog;
 use super::endpoint::{Endpoint, EndpointError};
 use super::transport::connect;
 use super::zmtp::{Connection, ConnectionError, Role};
-use super::{ReplayId, StreamEvent, StreamSpec};
+use super::{ReplayId, Sharing, StreamEvent, StreamSpec};
 use crate::engine::{self, FrameError, Replay};
 
 /// What is asked for.
@@ -42,9 +42,16 @@ enum ReplayError {
     None,
 }
 
-/// Serves requests for ever; a newer one ends the one under way.
-pub(super) async fn run(spec: Arc<StreamSpec>, backlog: Arc<Backlog>, mut requests: watch::Receiver<Option<Request>>) {
+/// Serves requests for ever; a newer one ends the one under way. While it waits for its turn it keeps its place, whatever is
+/// asked for in the end.
+pub(super) async fn run(
+    spec: Arc<StreamSpec>,
+    backlog: Arc<Backlog>,
+    sharing: Sharing,
+    mut requests: watch::Receiver<Option<Request>>,
+) {
     while requests.changed().await.is_ok() {
+        let _turn = sharing.turn().await;
         let mut next = *requests.borrow_and_update();
         while let Some(request) = next.take() {
             let changed = async {

@@ -99,7 +99,9 @@ fn run(seed: u64, tally: &mut Tally) {
     assert!(may_doubt || indexed.is_subset(&truth), "claims more than there is\n{context}\n{indexed:?}\n{truth:?}");
     // An engine that still has all of its batches is followed exactly, whatever happened.
     // A replay that lost its very first batches looks like one whose engine has forgotten them.
-    let seems_trimmed = weather.thin_replay > 0 && report.reason.as_str() == "history_trimmed";
+    // What is then known is kept, and doubted, where that is wanted.
+    let trimmed = if weather.keep { ["batches_lost", "history_trimmed"] } else { ["history_trimmed"; 2] };
+    let seems_trimmed = weather.thin_replay > 0 && trimmed.contains(&report.reason.as_str());
     let recoverable = weather.replay && !world.engine.trimmed && !seems_trimmed;
     let unconfirmed = report.reason.as_str() == "unconfirmed";
     assert!(!recoverable || report.state == SourceState::Exact || unconfirmed || in_doubt, "not recovered\n{context}");

@@ -11,7 +11,7 @@ mod sockets;
 
 use std::time::Duration;
 
-use event_bridge::stream::{StreamEvent, StreamHandle, StreamSpec, spawn};
+use event_bridge::stream::{Sharing, StreamEvent, StreamHandle, StreamSpec, spawn};
 use kv_routing::target::Slot;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -26,8 +26,12 @@ struct Rig {
 
 impl Rig {
     fn new(spec: StreamSpec) -> Self {
+        Self::sharing(spec, &Sharing::default())
+    }
+
+    fn sharing(spec: StreamSpec, sharing: &Sharing) -> Self {
         let (tx, events) = mpsc::channel(16);
-        Self { stream: spawn(SLOT, spec, tx), events }
+        Self { stream: spawn(SLOT, spec, sharing, tx), events }
     }
 
     async fn next(&mut self) -> StreamEvent {

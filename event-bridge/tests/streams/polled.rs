@@ -195,4 +195,9 @@ async fn an_answer_that_does_not_arrive_whole_is_told_and_a_new_target_costs_non
     server.abort();
     let (slot, event) = next(&mut events).await;
     assert!(slot == one && !matches!(event, StreamEvent::Connected | StreamEvent::Live { .. }), "{event:?}");
+    let counts = |slot| {
+        let stats = poller.stats(slot);
+        (stats.received, stats.connects, stats.connect_failures)
+    };
+    assert_eq!((counts(one), counts(other)), ((2, 2, 2), (1, 2, 2)));
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use event_bridge::stream::{ReplayId, StreamEvent, StreamSpec};
+use event_bridge::stream::{ReplayId, SharedLimits, Sharing, StreamEvent, StreamSpec};
 use tokio::time::{sleep, timeout};
 
 use super::fake::{Fake, Replies};
@@ -184,6 +184,28 @@ async fn a_replay_without_end_or_answer_is_incomplete() {
     drop(fake);
     rig.disconnected().await;
     assert_eq!(replay(&mut rig, 2, 0).await, (vec![], false));
+}
+
+#[tokio::test]
+async fn replays_of_one_pool_wait_for_their_turn() {
+    let (silent, _) = remembering(Replies::WithoutEnd, 3).await;
+    let sharing = Sharing::new(SharedLimits { replays: 1, ..SharedLimits::default() });
+    let with_replay = |fake: &Fake| StreamSpec { replay_endpoint: Some(fake.replay.clone()), ..spec(&fake.live) };
+    let mut first = Rig::sharing(with_replay(&silent), &sharing);
+    let (second_fake, _) = remembering(Replies::WithTopic, 5).await;
+    let mut second = Rig::sharing(with_replay(&second_fake), &sharing);
+    first.connected().await;
+    second.connected().await;
+    first.stream.replay(ReplayId(1), 0);
+    assert!(matches!(first.next().await, StreamEvent::Replayed { .. }));
+    // It asks for something else while it waits, and is answered that alone.
+    second.stream.replay(ReplayId(1), 0);
+    sleep(Duration::from_millis(50)).await;
+    assert_eq!(second.stream.stats().backlog_messages, 0);
+    assert!(second.events.try_recv().is_err());
+    let answered = replay(&mut second, 2, 3).await;
+    assert_eq!(answered, (vec![3, 4], true));
+    while !matches!(first.next().await, StreamEvent::ReplayEnd { complete: false, .. }) {}
 }
 
 #[tokio::test]

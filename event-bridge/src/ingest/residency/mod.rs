@@ -31,6 +31,7 @@ use self::chain::Place;
 use self::effects::{Effects, Shared};
 use self::group::Group;
 use self::map::Keyed;
+use self::orphan::Orphans;
 use super::Reason;
 use crate::engine::Stored;
 
@@ -243,6 +244,21 @@ impl Residency {
             Some(Reason::Placeholders)
         } else {
             None
+        }
+    }
+
+    /// Estimated bytes of memory of the pages that wait for their parents.
+    pub(crate) fn orphan_bytes(&self) -> usize {
+        self.full_groups().map(|group| group.orphans.bytes()).sum()
+    }
+
+    /// Forgets the pages that wait for their parents.
+    pub(crate) fn shed_orphans(&mut self) {
+        for membership in &mut self.groups {
+            let Kind::Full(_, group) = &mut membership.kind else { continue };
+            let orphans = std::mem::replace(&mut group.orphans, Orphans::new(self.keyed));
+            self.counters.orphans_dropped += orphans.len() as u64;
+            self.counters.orphans_missed += if orphans.matter(&group.usual) { orphans.len() as u64 } else { 0 };
         }
     }
 

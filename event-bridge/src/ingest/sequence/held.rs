@@ -18,7 +18,7 @@ pub(super) struct Held {
 /// Bytes of memory of a batch that is held, its place in the map and its allocation included.
 fn weight(batch: &Batch) -> usize {
     /// Beside the payload: key, batch and flag in a tree that is two thirds full, and the payload's own allocation.
-    const OVERHEAD: usize = 160;
+    const OVERHEAD: usize = 184;
     batch.payload.len() + OVERHEAD
 }
 
@@ -29,6 +29,16 @@ impl Held {
 
     pub(super) fn len(&self) -> usize {
         self.batches.len()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Drops everything, as if there had been no room for it.
+    pub(super) fn shed(&mut self) {
+        self.clear();
+        self.refuse();
     }
 
     /// Keeps a batch, unless there is no room or one of that number is held. Returns whether it was kept.

@@ -50,8 +50,8 @@ const MAX_ATTEMPTS: u32 = 3;
 const MAX_CONTRADICTIONS: u32 = 3;
 /// A subscription may take effect a little after the replay was answered; what fell in between shows up in an audit.
 const SETTLE: Duration = Duration::from_secs(1);
-/// The stream promises to end every replay; should it not, this does.
-const REPLAY_TIMEOUT: Duration = Duration::from_secs(120);
+/// The stream promises to end every replay; should it not, this does. Replays of a large pool wait for each other.
+const REPLAY_TIMEOUT: Duration = Duration::from_secs(900);
 
 /// What is to be done, in order.
 #[derive(Debug, PartialEq, Eq)]
@@ -87,12 +87,19 @@ pub(crate) struct Origin {
 pub(crate) struct Batch {
     pub(crate) seq: u64,
     pub(crate) payload: Bytes,
+    /// When the socket gave it to us; only of live ones.
+    pub(crate) received: Option<Instant>,
     digest: u64,
 }
 
 impl Batch {
     pub(crate) fn new(seq: u64, payload: Bytes) -> Self {
-        Self { seq, digest: xxh3_64(&payload), payload }
+        Self { seq, digest: xxh3_64(&payload), received: None, payload }
+    }
+
+    /// A batch from the live socket.
+    pub(crate) fn live(seq: u64, payload: Bytes, received: Instant) -> Self {
+        Self { received: Some(received), ..Self::new(seq, payload) }
     }
 
     fn mark(&self) -> Mark {
@@ -266,6 +273,16 @@ impl Sequencer {
     /// Live batches held back now.
     pub(crate) fn held(&self) -> usize {
         self.held.len()
+    }
+
+    /// Bytes of memory of what is held back.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.held.bytes()
+    }
+
+    /// Gives up what is held back, for want of memory. It is asked for again.
+    pub(crate) fn shed_held(&mut self) {
+        self.held.shed();
     }
 
     fn uses_replay(&self) -> bool {

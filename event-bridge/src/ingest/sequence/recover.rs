@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use super::{Batch, History, MAX_ATTEMPTS, Mark, REPLAY_TIMEOUT, Recovery, SETTLE, Sequencer, Step};
+use crate::ingest::Reason;
 use crate::stream::ReplayId;
 
 impl Sequencer {
@@ -65,9 +66,13 @@ impl Sequencer {
             }
             return;
         }
-        // Another process, or so many batches later that what was missed is gone from its buffer.
-        self.counters.restarts += u64::from(batch.seq == verify.seq);
-        self.forget(History::Unknown, steps);
+        if batch.seq == verify.seq {
+            self.counters.restarts += 1;
+            self.forget(History::Unknown, steps);
+        } else {
+            // What was missed is gone from its buffer; should it be another process, that cannot be seen.
+            self.lose(History::Unknown, Reason::BatchesLost, steps);
+        }
         self.begin_anew(false, now, steps);
     }
 
@@ -75,6 +80,10 @@ impl Sequencer {
         if let Some(recovery) = &mut self.recovery
             && std::mem::take(&mut recovery.clear_first)
         {
+            self.forget(History::Unknown, steps);
+        }
+        if self.last.is_none() && batch.seq == 0 && matches!(self.history, History::Doubtful(_)) {
+            // The engine still has everything: nothing doubtful need be kept.
             self.forget(History::Unknown, steps);
         }
         let is_new = match self.next() {
