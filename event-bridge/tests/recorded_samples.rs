@@ -29,6 +29,62 @@ fn every_sample_decodes_to_what_is_expected() {
     assert_eq!(seen, 205);
 }
 
+/// The command line shows the same, of every line.
+#[test]
+fn the_command_decodes_the_whole_file() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/kv-events-samples.jsonl");
+    let program = std::process::Command::new(env!("CARGO_BIN_EXE_event-bridge"))
+        .args(["events", "decode", "--input", file])
+        .output()
+        .unwrap();
+    let shown = String::from_utf8(program.stdout).unwrap();
+    let samples = std::fs::read_to_string(file).unwrap();
+    let (mut lines, mut bad) = (0, 0);
+    for (sample, shown) in samples.lines().zip(shown.lines()) {
+        let (sample, shown): (Value, Value) =
+            (serde_json::from_str(sample).unwrap(), serde_json::from_str(shown).unwrap());
+        let (id, expected) = (sample["id"].as_str().unwrap(), &sample["expected"]);
+        lines += 1;
+        bad += u64::from(shown.get("error").is_some());
+        match sample["channel"].as_str().unwrap() {
+            "replay-request" => assert_eq!(shown["replay_request"], expected["start_seq"], "{id}"),
+            "load" => assert_eq!(shown["load"], subset(&expected["load"], &shown["load"]), "{id}"),
+            "event-plane" => {
+                let payload = expected["envelope"]["payload"].as_array().unwrap();
+                let kinds: Vec<_> = payload.iter().map(|event| kind(&event["event"]["data"])).collect();
+                let relayed = shown["relayed"].as_array().unwrap();
+                assert_eq!(
+                    relayed.iter().map(|event| event["type"].as_str().unwrap()).collect::<Vec<_>>(),
+                    kinds,
+                    "{id}"
+                );
+                assert_eq!(shown["publisher_id"], expected["publisher_id"], "{id}");
+            }
+            _ if expected["end"] == json!(true) => assert_eq!(shown["end_of_replay"], true, "{id}"),
+            _ => match expected.get("batch") {
+                Some(batch) => {
+                    let events: Vec<Value> = batch["events"].as_array().unwrap().iter().map(normalised).collect();
+                    assert_eq!(shown["events"], Value::from(events), "{id}");
+                }
+                None => assert_eq!(shown.get("error").is_some(), expected.get("error").is_some(), "{id}: {shown}"),
+            },
+        }
+    }
+    let wrong = samples.lines().filter(|line| line.contains("\"expected\": {\"error\"")).count() as u64;
+    assert_eq!((lines, bad), (205, wrong));
+    assert_eq!(program.status.success(), wrong == 0);
+}
+
+/// The members of `all` that `like` has.
+fn subset(all: &Value, like: &Value) -> Value {
+    let names = like.as_object().unwrap().keys();
+    names.map(|name| (name.clone(), all[name].clone())).collect::<Map<_, _>>().into()
+}
+
+fn kind(data: &Value) -> &str {
+    data.as_str().unwrap_or_else(|| data.as_object().unwrap().keys().next().unwrap())
+}
+
 fn check_live(id: &str, frames: &[Vec<u8>], expected: &Value) {
     if expected.get("error").is_some() {
         assert!(live(frames).is_err(), "{id}");

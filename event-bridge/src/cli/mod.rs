@@ -12,6 +12,7 @@ mod events;
 mod explain;
 mod index;
 mod input;
+mod messages;
 mod model;
 mod out;
 mod policy;
