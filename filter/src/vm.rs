@@ -17,10 +17,10 @@ use crate::view::{Pool, ROW_PERIOD_MS, Refreshed, RoutesBy, Rows, Tokenizers, Vi
 /// A heartbeat older than this means that the bridge is gone.
 pub const BRIDGE_SILENT_MS: u64 = 3_000;
 
-/// Prompts kept until events tell: those of the last moments.
-const RECENT: usize = 256;
+/// Prompts kept until events tell: those of the last moments, in all and of one target.
+const RECENT: (usize, usize) = (256, 256);
 /// Prompts kept of targets without events.
-const WITHOUT_EVENTS: usize = 4096;
+const WITHOUT_EVENTS: (usize, usize) = (4096, 2048);
 
 /// State of one VM, shared by all its contexts.
 #[derive(Debug)]
@@ -67,8 +67,8 @@ impl Vm {
             ledger: Ledger::default(),
             rows: Rows::new(host.seed()),
             peaks: Peaks::default(),
-            recent: RecentPrompts::new(RECENT),
-            answered: RecentPrompts::new(WITHOUT_EVENTS),
+            recent: RecentPrompts::new(RECENT.0, RECENT.1),
+            answered: RecentPrompts::new(WITHOUT_EVENTS.0, WITHOUT_EVENTS.1),
             feed: Feed::default(),
             rng: SplitMix64::new(host.seed()),
             // Threads begin at different targets.

@@ -1,4 +1,6 @@
-//! Prompts routed lately: they count as held by their targets until events tell what is.
+//! Prompts routed lately: they count as held by their targets for a time, whatever events tell meanwhile. A block that is
+//! stored and evicted within that time is still counted: to look each prompt up in the index for each request would cost more than
+//! the few that are wrong.
 //!
 //! The first of a burst of siblings decides for all of them, long before its target has stored anything. Where a target
 //! publishes no events at all, nothing else is ever known of its cache.
@@ -14,26 +16,45 @@ use crate::wire::{RecentPrompt, SourceState, TargetEntry, UnixMillis};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecentId(u64);
 
-/// A bounded number of prompts; the one routed longest ago goes first.
+/// A bounded number of prompts, in all and per target; the one routed longest ago goes first. A prompt that goes on from an
+/// earlier one repeats its beginning, so what is in use stays.
 #[derive(Debug)]
 pub struct RecentPrompts {
     most: usize,
+    most_of_target: usize,
     next: u64,
     /// Oldest first.
     list: VecDeque<(RecentId, RecentPrompt)>,
 }
 
 impl RecentPrompts {
-    /// Room for `most` prompts.
-    pub fn new(most: usize) -> Self {
-        Self { most, next: 0, list: VecDeque::new() }
+    /// Room for `most` prompts, `most_of_target` of them on one target: a cache has room for only so many, and a busy target's do
+    /// not push out those of a quiet one.
+    pub fn new(most: usize, most_of_target: usize) -> Self {
+        Self { most, most_of_target, next: 0, list: VecDeque::new() }
     }
 
     /// Adds a prompt, in place of the same one on the same target.
     pub fn add(&mut self, prompt: RecentPrompt, now: UnixMillis) -> RecentId {
         let is_same = |old: &RecentPrompt| old.target == prompt.target && old.marks.last() == prompt.marks.last();
-        self.list.retain(|(_, old)| old.until > now && !is_same(old));
-        if self.list.len() >= self.most {
+        let (mut of_target, mut first_of_target) = (0, 0);
+        let mut at = 0;
+        self.list.retain(|(_, old)| {
+            let stays = old.until > now && !is_same(old);
+            if stays {
+                if old.target == prompt.target {
+                    of_target += 1;
+                    if of_target == 1 {
+                        first_of_target = at;
+                    }
+                }
+                at += 1;
+            }
+            stays
+        });
+        if of_target >= self.most_of_target {
+            self.list.remove(first_of_target);
+        } else if self.list.len() >= self.most {
             self.list.pop_front();
         }
         let id = RecentId(self.next);
@@ -105,7 +126,7 @@ mod tests {
 
     #[test]
     fn siblings_and_longer_prompts_find_the_target_until_it_expires() {
-        let mut recent = RecentPrompts::new(8);
+        let mut recent = RecentPrompts::new(8, 8);
         let ten = chain(0, 10);
         recent.add(prompt(2, &ten, 100), UnixMillis(0));
         recent.add(prompt(1, &chain(0, 4), 50), UnixMillis(0));
@@ -118,7 +139,7 @@ mod tests {
 
     #[test]
     fn what_failed_is_taken_back_and_a_sibling_on_the_same_target_stays() {
-        let mut recent = RecentPrompts::new(8);
+        let mut recent = RecentPrompts::new(8, 8);
         let ten = chain(0, 10);
         let first = recent.add(prompt(2, &ten, 100), UnixMillis(0));
         let second = recent.add(prompt(2, &ten, 110), UnixMillis(1));
@@ -130,7 +151,7 @@ mod tests {
 
     #[test]
     fn the_oldest_go_first_and_expired_ones_before_them() {
-        let mut recent = RecentPrompts::new(2);
+        let mut recent = RecentPrompts::new(2, 100);
         for (from, until) in [(0, 100), (1000, 20), (2000, 100)] {
             recent.add(prompt(1, &chain(from, 5), until), UnixMillis(30));
         }
@@ -142,8 +163,22 @@ mod tests {
     }
 
     #[test]
+    fn a_busy_target_pushes_out_its_own_prompts_only() {
+        let mut recent = RecentPrompts::new(100, 3);
+        recent.add(prompt(1, &chain(0, 5), 100), UnixMillis(0));
+        for from in 1..6 {
+            recent.add(prompt(2, &chain(from * 1000, 5), 100), UnixMillis(0));
+        }
+        // Routed once more, so not the oldest any more.
+        recent.add(prompt(2, &chain(3000, 5), 100), UnixMillis(0));
+        recent.add(prompt(2, &chain(9000, 5), 100), UnixMillis(0));
+        let holds = |from| !found(&recent, &chain(from, 5), 40).is_empty();
+        assert_eq!([0, 1000, 2000, 3000, 4000, 5000, 9000].map(holds), [true, false, false, true, false, true, true]);
+    }
+
+    #[test]
     fn targets_that_compute_something_else_are_left_out() {
-        let mut recent = RecentPrompts::new(2);
+        let mut recent = RecentPrompts::new(2, 2);
         recent.add(prompt(1, &chain(0, 5), 100), UnixMillis(0));
         let mismatched = TargetEntry { source: SourceState::Mismatch, ..target(1) };
         assert_eq!(predicted(recent.iter(), &chain(0, 5), &[mismatched], UnixMillis(1)), Overlaps::default());
