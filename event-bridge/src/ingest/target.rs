@@ -355,7 +355,7 @@ impl Target {
     /// What it holds is counted in blocks of another size than the pool's.
     pub(super) fn recount(&mut self, context: &mut Context<'_>) {
         self.clear(context);
-        self.sequencer.doubt(Reason::HistoryTrimmed);
+        self.sequencer.void();
         self.recount_due = true;
     }
 

@@ -37,11 +37,11 @@ impl Queue {
     }
 
     /// A stream of which nothing waits always has room for one event, or it could wait for others for ever.
-    fn has_room(&self, limits: &StreamLimits, sharing: &Sharing) -> bool {
+    fn has_room(&self, limits: &StreamLimits, sharing: &Sharing, replayed: bool) -> bool {
         self.events.is_empty()
             || self.stats.backlog_messages < limits.backlog_messages as u64
                 && self.stats.backlog_bytes < limits.backlog_bytes as u64
-                && sharing.has_room()
+                && sharing.has_room(replayed)
     }
 }
 
@@ -76,7 +76,7 @@ impl Backlog {
         {
             let mut queue = self.lock();
             queue.stats.received += 1;
-            if !queue.has_room(&self.limits, &self.sharing) {
+            if !queue.has_room(&self.limits, &self.sharing, false) {
                 queue.stats.dropped += 1;
                 // Should nothing come after it, ingest would never find the gap.
                 if !matches!(queue.events.back(), Some(StreamEvent::Undecodable { .. })) {
@@ -102,7 +102,7 @@ impl Backlog {
             let taken = self.taken.notified();
             {
                 let mut queue = self.lock();
-                if queue.has_room(&self.limits, &self.sharing) {
+                if queue.has_room(&self.limits, &self.sharing, true) {
                     queue.push(event, &self.sharing);
                     break;
                 }

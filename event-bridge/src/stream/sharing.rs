@@ -11,14 +11,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 pub struct SharedLimits {
     /// Replays under way at a time; further ones wait their turn.
     pub replays: usize,
-    /// Bytes that wait for ingest, of all streams. Beyond them a stream that has something waiting gets nothing more: replays
-    /// wait, live batches are dropped and counted, and ingest asks for them again.
+    /// Bytes that wait for ingest, of all streams. Beyond them a stream that has something waiting gets nothing more: live batches
+    /// are dropped and counted, and ingest asks for them again. Replays wait at half of it, so that they do not cost live ones.
     pub backlog_bytes: u64,
 }
 
 impl Default for SharedLimits {
     fn default() -> Self {
-        Self { replays: 8, backlog_bytes: 1 << 30 }
+        Self { replays: 32, backlog_bytes: 1 << 30 }
     }
 }
 
@@ -51,8 +51,9 @@ impl Sharing {
         self.0.backlog_bytes.load(Ordering::Relaxed)
     }
 
-    pub(super) fn has_room(&self) -> bool {
-        self.backlog_bytes() < self.0.most_bytes
+    /// Whether more may wait, out of a replay or live.
+    pub(super) fn has_room(&self, replayed: bool) -> bool {
+        self.backlog_bytes() < if replayed { self.0.most_bytes / 2 } else { self.0.most_bytes }
     }
 
     pub(super) fn add(&self, bytes: u64) {

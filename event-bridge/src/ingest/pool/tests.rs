@@ -159,6 +159,8 @@ fn what_was_restored_in_blocks_of_another_size_is_asked_for_again() {
     assert_ne!(ingest.state(SLOTS[1]).unwrap().0, SourceState::Exact);
     assert!(matches!(ingest.tick(now)[..], [(slot, Action::Replay { from: 0, .. })] if slot == SLOTS[1]));
     assert_eq!(ingest.tick(now), []);
+    let SourceReport { restarts, losses, .. } = ingest.report(SLOTS[1]).unwrap();
+    assert_eq!((restarts, losses), (0, 0));
 }
 
 #[test]

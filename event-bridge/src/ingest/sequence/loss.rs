@@ -96,10 +96,17 @@ impl Sequencer {
         self.begin_anew(false, now, steps);
     }
 
-    /// Asks for everything again, where that is possible.
+    /// Everything applied is forgotten, and not by our doing here. [`Self::replay_all`] asks for it again.
+    pub(crate) fn void(&mut self) {
+        self.begin_era(History::Unknown);
+        self.held.clear();
+        self.recovery = None;
+    }
+
+    /// Asks for everything, where that is possible and has not been done since it was voided.
     pub(crate) fn replay_all(&mut self, now: Instant, steps: &mut Vec<Step>) {
-        if self.connected && self.uses_replay() {
-            self.forget_and_begin_anew(now, steps);
+        if self.connected && self.uses_replay() && self.recovery.is_none() {
+            self.begin_anew(false, now, steps);
         }
     }
 
