@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use kv_routing::tokens::image::{Family, Meta, Normalizer};
+use kv_routing::tokens::image::{Family, Meta, ModelFlags, Normalizer};
 use kv_routing::tokens::template::{RequestedFormat, TemplateConfig, TemplateError};
 use kv_routing::tokens::{Parts, Tokenizer, assemble};
 
@@ -136,7 +136,7 @@ fn build_parts(
         family: pipeline.family,
         pattern: pipeline.pattern,
         normalizer: pipeline.normalizer,
-        flags: model.flags,
+        flags: ModelFlags { cuts_long_texts: origin == Origin::Tiktoken, ..model.flags },
         unknown: model.unknown,
         vocabulary: highest.max(added.end),
         classes: unicode::CLASSES,
@@ -163,7 +163,7 @@ fn notes(config: &ConfigJson, meta: &Meta, origin: Origin) -> Vec<String> {
     let mut notes = Vec::new();
     if origin == Origin::Tiktoken {
         notes.push(
-            "Kimi's tokenizer class cuts runs of more than 25,000 characters with or without white space; such runs are not cut here"
+            "Kimi's tokenizer class cuts runs of more than 25,000 characters with or without white space; prompts are exact up to the first such cut"
                 .to_owned(),
         );
     }

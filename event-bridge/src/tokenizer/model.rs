@@ -41,7 +41,7 @@ pub(super) fn read(json: &ModelJson, family: Family, by_rank: bool) -> Result<Mo
         return Err(Unsupported::new("model.unk_token", "none, and no byte fallback: unknown characters would vanish"));
     }
     refuse_merged_bytes(&byte_tokens, family, unknown, &merges)?;
-    let flags = ModelFlags { ignore_merges: json.ignore_merges, fuse_unknown: json.fuse_unk };
+    let flags = ModelFlags { ignore_merges: json.ignore_merges, fuse_unknown: json.fuse_unk, ..ModelFlags::default() };
     Ok(Model { vocabulary, byte_tokens, merges, flags, unknown })
 }
 

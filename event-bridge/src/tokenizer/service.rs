@@ -5,17 +5,19 @@ use kv_routing::openai::{Endpoint, Exactness, InferenceRequest, MediaId, PromptI
 use kv_routing::tokens::template::{
     HARMONY, RenderError, Rendered, Renderer, RequestedFormat, TemplateConfig, TemplateError, strftime,
 };
-use kv_routing::tokens::{HashPlan, stand_in};
+use kv_routing::tokens::{HashPlan, first_cut, stand_in};
 use kv_routing::wire::{Tokenized, UnixMillis};
 use thiserror::Error;
 
 use super::harmony::{self, Piece};
-use super::{HarmonyError, ModelFiles, Reference, ReferenceError, RenderOptions};
+use super::{HarmonyError, ModelFiles, Origin, Reference, ReferenceError, RenderOptions};
 
 /// A model's reference tokenizer and renderer, kept in memory.
 #[derive(Debug)]
 pub struct BridgeTokenizer {
     reference: Reference,
+    /// Whether the engine's class cuts long texts, which the library does not.
+    cuts_long_texts: bool,
     chats: Chats,
 }
 
@@ -91,17 +93,16 @@ impl BridgeTokenizer {
         compile: fn(TemplateConfig) -> Result<Renderer, TemplateError>,
     ) -> Self {
         let template = files.templates(options.content_format).map(|template| options.apply(template));
-        match template.and_then(compile) {
-            Ok(renderer) => Self { reference, chats: Chats::Template(Box::new(renderer)) },
-            Err(error) if is_harmony(&error) => Self {
-                reference: reference.literal(),
-                chats: Chats::Harmony {
-                    exclude_tools_when_none: options.exclude_tools_when_none,
-                    utc_offset_ms: i64::from(options.utc_offset_minutes) * 60_000,
-                },
-            },
-            Err(error) => Self { reference, chats: Chats::Not(error) },
-        }
+        let (reference, chats) = match template.and_then(compile) {
+            Ok(renderer) => (reference, Chats::Template(Box::new(renderer))),
+            Err(error) if is_harmony(&error) => {
+                let utc_offset_ms = i64::from(options.utc_offset_minutes) * 60_000;
+                let exclude_tools_when_none = options.exclude_tools_when_none;
+                (reference.literal(), Chats::Harmony { exclude_tools_when_none, utc_offset_ms })
+            }
+            Err(error) => (reference, Chats::Not(error)),
+        };
+        Self { reference, cuts_long_texts: files.origin == Origin::Tiktoken, chats }
     }
 
     /// Whether chats of this model can be rendered here and not in the filter.
@@ -166,7 +167,10 @@ impl BridgeTokenizer {
 
     /// Images and the like part the text: the tokens on either side never join.
     fn encode(&self, rendered: Rendered, add_special_tokens: bool) -> Result<BridgePrompt, BridgeError> {
-        let Rendered { text, exact_bytes, media } = rendered;
+        let Rendered { text, mut exact_bytes, media } = rendered;
+        if self.cuts_long_texts {
+            exact_bytes = exact_bytes.min(first_cut(&text).unwrap_or(text.len()));
+        }
         let framed = add_special_tokens && !self.reference.encode("", true)?.is_empty();
         if framed && !media.is_empty() {
             return Err(BridgeError::FramedMedia);

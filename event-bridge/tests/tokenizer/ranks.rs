@@ -5,8 +5,11 @@ use std::fs;
 use std::path::Path;
 
 use event_bridge::tokenizer::corpus::{self, generate};
-use event_bridge::tokenizer::{ModelFiles, Origin, Reference, compare, self_test};
-use kv_routing::tokens::Prompter;
+use event_bridge::tokenizer::{BridgeTokenizer, ModelFiles, Origin, Reference, RenderOptions, compare, self_test};
+use kv_routing::block::{BlockSize, HashSeed};
+use kv_routing::openai::{Endpoint, parse};
+use kv_routing::tokens::{HashPlan, Progress, Prompter};
+use kv_routing::wire::UnixMillis;
 use serde_json::{Value, json};
 
 use crate::models::{compiled, files, prompter};
@@ -54,6 +57,32 @@ fn tiktoken() {
     let mut core = prompter(compiled(&files).bytes, 1 << 20);
     goldens("kimi", &mut core);
     library("kimi", &files, &mut core);
+}
+
+/// Kimi's class cuts before the character that makes a run of 25,001.
+#[test]
+fn long_runs_are_exact_up_to_the_cut() {
+    let files = kimi();
+    let mut core = prompter(compiled(&files).bytes, 1 << 20);
+    let bridge = BridgeTokenizer::load(&files, &RenderOptions::default()).unwrap();
+    for (letters, whole) in [(25_000, true), (25_001, false)] {
+        let text =
+            format!("{} blocks. {} <|im_end|> x", "A line of words.\n\n".repeat(200), &"ab".repeat(letters)[..letters]);
+        let body = json!({ "prompt": text }).to_string();
+        let request = parse(Endpoint::Completions, body.as_bytes()).unwrap();
+        let plan = HashPlan { block_size: BlockSize::new(1).unwrap(), seed: HashSeed::default() };
+        let mut preparation = core.begin(&request, plan, UnixMillis(0)).unwrap();
+        let prompt = loop {
+            if let Progress::Done(prompt) = core.advance(&mut preparation, 1000) {
+                break prompt;
+            }
+        };
+        assert_eq!(prompt.exact_tokens == prompt.tokens, whole, "{prompt:?}");
+        assert!(prompt.exact_tokens > 100, "{}", prompt.exact_tokens);
+        let by_bridge = bridge.tokenize(&request, UnixMillis(0)).unwrap();
+        assert_eq!(by_bridge.tokens.len(), prompt.tokens as usize);
+        assert_eq!(by_bridge.exact_tokens == prompt.tokens, whole);
+    }
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod cut;
 pub mod image;
 mod items;
 mod leaps;
+mod long;
 mod nfc;
 mod normalize;
 mod open;
@@ -26,6 +27,7 @@ mod tokenizer;
 
 pub use assemble::{AssembleError, Normalization, Parts, assemble};
 pub use cache::CacheStats;
+pub use long::first_cut;
 pub use prepare::Preparation;
 pub use prompter::{
     CacheLimits, HashPlan, LoadError, PreparedPrompt, Progress, PromptError, Prompter, SLICE_BYTES, prepare_tokens,

@@ -4,6 +4,7 @@ use thiserror::Error;
 
 use super::cache::CacheStats;
 use super::image::ImageError;
+use super::long::first_cut;
 use super::prepare::{Caches, Preparation, Source};
 use super::template::{RenderError, Renderer, TemplateError};
 use super::tokenizer::Tokenizer;
@@ -137,8 +138,8 @@ impl Prompter {
                 let renderer = self.renderer.as_ref().ok_or(PromptError::NoTemplate)?;
                 let rendered = renderer.render(chat, now)?;
                 let source = Source {
+                    exact_bytes: rendered.exact_bytes.min(self.exact_bytes(&rendered.text)),
                     text: rendered.text,
-                    exact_bytes: rendered.exact_bytes,
                     stand_ins: rendered.media.iter().map(|(at, item)| (*at, stand_in(*item))).collect(),
                     framed: request.add_special_tokens,
                     keep: false,
@@ -151,7 +152,14 @@ impl Prompter {
 
     /// Gets ready to tokenize a text that needs no rendering; `add_special_tokens`: with what the post-processor puts around it.
     pub fn begin_text(&self, text: String, add_special_tokens: bool, plan: HashPlan) -> Preparation {
-        Preparation::new(&self.tokenizer, &self.caches, Source::text(text, add_special_tokens), plan)
+        let source = Source { exact_bytes: self.exact_bytes(&text), ..Source::text(text, add_special_tokens) };
+        Preparation::new(&self.tokenizer, &self.caches, source, plan)
+    }
+
+    /// Bytes of a text that are tokenized as the engine does.
+    fn exact_bytes(&self, text: &str) -> usize {
+        let cut = if self.tokenizer.meta().flags.cuts_long_texts { first_cut(text) } else { None };
+        cut.unwrap_or(text.len())
     }
 
     /// Tokenizes and hashes about `budget_bytes` of text that is not cached. The slices do not change the result.

@@ -134,7 +134,11 @@ impl Conversation {
                 let thought = made.reasoning.get_or_insert_default();
                 thought.push_str(block.text("thinking").unwrap_or_default());
             }
-            Some("tool_use") => made.calls.push(tool_call(&block)),
+            Some("tool_use") => {
+                // vLLM makes up an id of the time, which a template may print.
+                self.untranslated |= block.text("id").is_none_or(str::is_empty);
+                made.calls.push(tool_call(&block));
+            }
             Some("tool_result") if role == "user" => self.tool_result(block),
             Some("redacted_thinking" | "tool_reference") => {}
             _ => self.untranslated = true,

@@ -182,3 +182,22 @@ fn what_the_tokenizer_adds_is_for_the_endpoint_to_say() {
         assert_eq!(found, expected, "{endpoint:?}");
     }
 }
+
+#[test]
+fn what_only_the_engine_can_complete_is_approximate() {
+    let body = |id: &str| {
+        format!(
+            r#"{{"max_tokens": 1, "messages": [{{"role": "user", "content": "x"}},
+                {{"role": "assistant", "content": [{{"type": "tool_use", {id} "name": "f", "input": {{}}}}]}}]}}"#
+        )
+    };
+    let exactness = |endpoint, body: &str| parse(endpoint, body.as_bytes()).expect(body).exactness;
+    assert_eq!(exactness(Endpoint::Messages, &body("\"id\": \"a\",")), Exactness::Exact);
+    for id in ["", "\"id\": \"\",", "\"id\": null,"] {
+        let untranslated = Exactness::Approximate(Inexact::Untranslated);
+        assert_eq!(exactness(Endpoint::Messages, &body(id)), untranslated, "{id}");
+    }
+    let conversation = r#"{"input": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]}"#;
+    assert_eq!(exactness(Endpoint::Embeddings, conversation), Exactness::Approximate(Inexact::Untranslated));
+    assert_eq!(exactness(Endpoint::Embeddings, r#"{"input": ["a"]}"#), Exactness::Exact);
+}

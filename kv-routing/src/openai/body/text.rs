@@ -48,7 +48,13 @@ pub(super) fn read_embedding<'a>(cursor: &mut Cursor<'a>) -> Result<InferenceReq
     let mut special_tokens = None;
     cursor.object(&mut |cursor, key| -> Result<(), BodyError> {
         match &*key {
-            "input" => (request.prompt, request.prompts) = prompt(cursor, "input")?,
+            "input" => {
+                (request.prompt, request.prompts) = prompt(cursor, "input")?;
+                // A conversation, which vLLM takes for `messages`.
+                if request.prompts > 0 && matches!(request.prompt, PromptInput::Absent) {
+                    request.approximate(Inexact::Untranslated);
+                }
+            }
             "add_special_tokens" => special_tokens = Some(cursor.flag("add_special_tokens")?),
             _ if request.read_common(cursor, &key)? || chat.read(cursor, &key)? => {}
             _ => cursor.skip()?,
@@ -113,6 +119,7 @@ fn prompt_list<'a>(cursor: &mut Cursor<'a>, field: &'static str) -> Result<(Prom
             _ if prompts > 1 => cursor.skip()?,
             Kind::String => first = PromptInput::Text(cursor.string()?),
             Kind::Array => first = PromptInput::Tokens(token_list(cursor, field)?),
+            Kind::Object => cursor.skip()?,
             _ => return Err(BodyError::field(field, "a list of prompts has texts or lists of token ids")),
         }
         Ok(())

@@ -73,6 +73,8 @@ pub struct ModelFlags {
     pub ignore_merges: bool,
     /// A run of unknown characters gives one unknown token.
     pub fuse_unknown: bool,
+    /// The engine cuts very long texts before it tokenizes ([`crate::tokens::first_cut`]), which is not done here.
+    pub cuts_long_texts: bool,
 }
 
 /// A version of the Unicode character database.
@@ -118,7 +120,8 @@ impl Meta {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let pattern = encode_pattern(self.pattern);
-        let flags = u32::from(self.flags.ignore_merges) | (u32::from(self.flags.fuse_unknown) << 1);
+        let ModelFlags { ignore_merges, fuse_unknown, cuts_long_texts } = self.flags;
+        let flags = u32::from(ignore_merges) | u32::from(fuse_unknown) << 1 | u32::from(cuts_long_texts) << 2;
         for value in [
             u32::from(self.family == Family::Characters),
             pattern,
@@ -151,7 +154,7 @@ impl Meta {
             _ => return Err(ImageError::Meta("family")),
         };
         let flags = u32_at(bytes, 12);
-        if flags > 3 {
+        if flags > 7 {
             return Err(ImageError::Meta("flags"));
         }
         let (prefix, next) = decode_frame(bytes, 32, "prefix")?;
@@ -160,7 +163,11 @@ impl Meta {
             family,
             pattern: decode_pattern(u32_at(bytes, 4))?,
             normalizer: decode_normalizer(u32_at(bytes, 8))?,
-            flags: ModelFlags { ignore_merges: flags & 1 != 0, fuse_unknown: flags & 2 != 0 },
+            flags: ModelFlags {
+                ignore_merges: flags & 1 != 0,
+                fuse_unknown: flags & 2 != 0,
+                cuts_long_texts: flags & 4 != 0,
+            },
             unknown: Some(u32_at(bytes, 16)).filter(|id| *id != u32::MAX).map(TokenId),
             vocabulary: u32_at(bytes, 20),
             classes: decode_version(u32_at(bytes, 24)),

@@ -38,5 +38,6 @@ mod tests;
 pub use config::{ContentFormat, RequestedFormat, TemplateConfig};
 pub use error::{RenderError, TemplateError};
 pub use load::{HARMONY, ModelFiles};
+pub(super) use methods::python_space;
 pub use render::{Rendered, Renderer, TemplateInput};
 pub use strftime::strftime;

@@ -10,7 +10,8 @@ use minijinja::value::ValueKind;
 use minijinja::{Error, ErrorKind, State, Value};
 
 pub(super) use dict::items as dict_items;
-pub(super) use string::{capitalized, python_space, replaced, split_lines, strip_chars};
+pub(in crate::tokens) use string::python_space;
+pub(super) use string::{capitalized, replaced, split_lines, strip_chars};
 
 /// Methods that change their object: the engines' sandbox refuses these too.
 pub(super) const FORBIDDEN: &[&str] = &[

@@ -8,7 +8,7 @@ use super::{invalid, unknown};
 use crate::openai::value::List;
 
 /// `str.isspace` for one character: Unicode white space and the four separator controls.
-pub(in crate::tokens::template) fn python_space(char: char) -> bool {
+pub(in crate::tokens) fn python_space(char: char) -> bool {
     char.is_whitespace() || matches!(char, '\x1c'..='\x1f')
 }
 
