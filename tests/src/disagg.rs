@@ -57,6 +57,15 @@ impl Split {
         sum
     }
 
+    /// Prefills whose blocks were fetched.
+    pub async fn pulled(&self) -> u64 {
+        let mut sum = 0;
+        for engine in &self.prefill {
+            sum += engine.metric("mock:pulls_total").await;
+        }
+        sum
+    }
+
     /// Blocks held on all prefill engines.
     pub fn held_blocks(&self) -> usize {
         self.prefill.iter().map(|engine| engine.held().1).sum()

@@ -14,14 +14,18 @@ use mock_engine::{EngineConfig, PdProtocol, Speed, TransferConfig};
 
 use super::{config, expect_no_bookings};
 
-/// Blocks that nobody fetched are held this long: longer than any test.
-const HOLD: Duration = Duration::from_secs(600);
+/// Blocks that nobody fetched are held this long.
+const HOLD: Duration = Duration::from_secs(5);
+
+/// Of so many clients one may leave while the connection for its decode call is being made, or the call that frees its blocks fails: they are
+/// held until their time is over.
+const CLIENTS_PER_LOSS: u64 = 25;
 
 /// SGLang's engines wait this long for each other.
 const RENDEZVOUS: Duration = Duration::from_millis(1500);
 
-/// What a client leaves behind is gone this soon after the engines are idle.
-const FREE_WITHIN: Duration = Duration::from_secs(1);
+/// What becomes of the last client's blocks is known this soon after the engines are idle.
+const SETTLED: Duration = Duration::from_secs(1);
 
 /// How often the engines are looked at: phases last many times longer.
 const TICK: Duration = Duration::from_millis(1);
@@ -98,23 +102,30 @@ async fn abort(protocol: PdProtocol, count: u64) {
         document["stream"] = (matches!(during, During::Streaming) || round.is_multiple_of(2)).into();
         left[phase] += u64::from(leave(&split, json(&url, &document), during, 1 + round % 4).await);
         // Envoy lets prefill calls go on whose client has left: what was asked for is computed, held, and freed.
+        // Between its end and the call that frees its blocks both sides are idle for a moment.
+        let mut idle = 0;
         wait::until("idle engines", Duration::from_secs(10), async || {
-            (load(&split.prefill) == (0, 0) && load(&split.decode) == (0, 0)).then_some(())
+            let is_idle = load(&split.prefill) == (0, 0) && load(&split.decode) == (0, 0);
+            idle = if is_idle { idle + 1 } else { 0 };
+            (idle == 3).then_some(())
         })
         .await;
     }
     println!("{protocol:?}: of {count} clients, left during prefill, transfer, streaming: {left:?}");
     assert!(left.iter().all(|left| *left >= count / 5), "a phase is hardly hit: {left:?} of {count}");
-    let waits = protocol != PdProtocol::Sglang;
-    let limit = if waits { FREE_WITHIN } else { RENDEZVOUS + FREE_WITHIN };
-    wait::until("no held blocks", limit, async || (split.held_blocks() == 0).then_some(())).await;
-    expect_no_bookings(&split).await;
-    if waits {
-        // Those that left during the prefill, and those that the decode engine did not have yet.
-        let freed = split.stack.envoy.stat("kv_router.handoff.freed").await;
-        println!("{protocol:?}: {freed} prefills freed");
-        assert!(freed >= left[0] && split.stack.envoy.stat("kv_router.handoff.free_failed").await == 0, "{freed}");
+    tokio::time::sleep(SETTLED).await;
+    if protocol != PdProtocol::Sglang {
+        let envoy = &split.stack.envoy;
+        let freed = envoy.stat("kv_router.handoff.freed").await;
+        let prefills = envoy.stat("kv_router.handoff.calls").await;
+        let lost = prefills - split.pulled().await;
+        println!("{protocol:?}: {freed} of {prefills} prefills freed for clients that left, {lost} left to the engine");
+        assert!(freed > left[0] / 2 && lost * CLIENTS_PER_LOSS <= count, "{freed} {lost}");
+        let told = envoy.stat("kv_router.handoff.free_failed").await;
+        assert!(told <= lost, "{told} of {lost}");
     }
+    wait::until("no held blocks", HOLD + SETTLED, async || (split.held_blocks() == 0).then_some(())).await;
+    expect_no_bookings(&split).await;
     // And everything still works.
     split.stack.chat(&prompt::question("mock", 1_000_000, 200)).await.expect_ok();
     assert_eq!(split.stack.envoy.stat("kv_router.unrouted.internal").await, 0);

@@ -12,7 +12,7 @@ use super::error::ApiError;
 use super::generate::Generation;
 use crate::engine::{Submission, Ticket};
 use crate::sched::{Output, RequestSpec};
-use crate::transfer::{Fetch, HandOff, HeldAnswer, PdProtocol, Pull, Registration, fetch, prompt_digest};
+use crate::transfer::{Fetch, HandOff, HeldAnswer, PdProtocol, Pull, Registration, Wanted, prompt_digest};
 
 /// One running choice.
 pub(super) struct Choice {
@@ -141,11 +141,8 @@ impl Generation {
         }
     }
 
-    /// Reserves blocks, fetches their content, and lets the request go on. Dropped half-way, everything is given up.
+    /// Reserves blocks, fetches their content, and lets the request go on. Dropped half-way, everything is given up and freed.
     async fn start_fetched(&self, app: &Arc<App>, prompt: usize, wanted: &Fetch) -> Result<Choice, ApiError> {
-        let (reserved, ready) = oneshot::channel();
-        let ticket = self.submit(app, prompt, 0, Some(reserved), false);
-        ready.await.map_err(|_| ApiError::internal("the engine ended before it could fetch the prompt's blocks"))?;
         let pull = Pull {
             key: wanted.key.clone(),
             digest: self.digest(prompt),
@@ -157,9 +154,13 @@ impl Generation {
         };
         // The prefill side waits up to its own limit; leave it the time to answer.
         let limit = app.transfers.rendezvous_timeout() + Duration::from_secs(5);
-        if let Err(error) = fetch(&wanted.address, &pull, limit).await {
+        let blocks = Wanted::new(&wanted.address, pull, limit);
+        let (reserved, ready) = oneshot::channel();
+        let ticket = self.submit(app, prompt, 0, Some(reserved), false);
+        ready.await.map_err(|_| ApiError::internal("the engine ended before it could fetch the prompt's blocks"))?;
+        if let Err(error) = blocks.fetch().await {
             app.counts.failed_fetches.fetch_add(1, Ordering::Relaxed);
-            tracing::warn!(key = pull.key, %error, "prompt blocks not fetched");
+            tracing::warn!(key = wanted.key, %error, "prompt blocks not fetched");
             if app.config.transfer.recompute_lost && error.is_loss() {
                 return Ok(Choice { ticket: self.submit(app, prompt, 0, None, false), hold: None });
             }

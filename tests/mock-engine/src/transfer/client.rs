@@ -57,8 +57,49 @@ impl PullError {
     }
 }
 
+/// A fetch that is made even if the request that needs it is given up before: vLLM's decode side tells the prefill engine of requests that
+/// are aborted before they were scheduled, or while their blocks are on the way, so that these are freed. Not so where the decode side may
+/// be first: there is nothing to free yet.
+pub(crate) struct Wanted(Option<(String, Pull, Duration)>);
+
+impl Wanted {
+    /// What `pull` names is to be fetched from `address`, within `limit`.
+    pub(crate) fn new(address: &str, pull: Pull, limit: Duration) -> Self {
+        Self(Some((address.to_owned(), pull, limit)))
+    }
+
+    /// Fetches it.
+    pub(crate) async fn fetch(mut self) -> Result<(), PullError> {
+        match self.0.take() {
+            Some((address, pull, limit)) if pull.may_be_early => fetch(&address, &pull, limit).await,
+            Some((address, pull, limit)) => {
+                let task = tokio::spawn({
+                    let address = address.clone();
+                    async move { fetch(&address, &pull, limit).await }
+                });
+                task.await.unwrap_or_else(|error| Err(PullError::Broken { address, reason: error.to_string() }))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Wanted {
+    fn drop(&mut self) {
+        if let (Some((address, pull, limit)), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current())
+            && !pull.may_be_early
+        {
+            runtime.spawn(async move {
+                if let Err(error) = fetch(&address, &pull, limit).await {
+                    tracing::warn!(key = pull.key, %error, "blocks of a request that was given up are not freed");
+                }
+            });
+        }
+    }
+}
+
 /// Fetches what `pull` names from `address`, within `limit`.
-pub(crate) async fn fetch(address: &str, pull: &Pull, limit: Duration) -> Result<(), PullError> {
+async fn fetch(address: &str, pull: &Pull, limit: Duration) -> Result<(), PullError> {
     match timeout(limit, exchange(address, pull)).await {
         Ok(outcome) => outcome,
         Err(_) => Err(PullError::TimedOut { address: address.to_owned() }),

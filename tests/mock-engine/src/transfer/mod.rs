@@ -17,7 +17,7 @@ mod side;
 mod store;
 
 pub use client::PullError;
-pub(crate) use client::fetch;
+pub(crate) use client::Wanted;
 pub use fields::{Fetch, HandOff, HandOffError, parse};
 pub use hold::{HeldAnswer, Registration};
 pub use ids::{engine_id, prompt_digest, seal};
