@@ -171,7 +171,7 @@ async fn run(seed: u64) -> Outcome {
 async fn whatever_lies_between_engine_and_bridge_nothing_is_exact_and_wrong() {
     /// Runs at a time: most of one is waiting.
     const AT_ONCE: u64 = 12;
-    let runs = std::env::var("PROXY_RUNS").map_or(120, |runs| runs.parse().unwrap());
+    let runs = std::env::var("PROXY_RUNS").map_or(48, |runs| runs.parse().unwrap());
     let (mut seeds, mut running, mut all) = (0..runs, JoinSet::new(), Vec::new());
     (&mut seeds).take(AT_ONCE as usize).for_each(|seed| drop(running.spawn(run(seed))));
     while let Some(outcome) = running.join_next().await {

@@ -148,8 +148,14 @@ impl Running {
 
     /// A message of the engine's PUB.
     async fn live(&mut self, message: ZmqMessage) {
+        // Where nobody hangs up, nothing but numbers that begin anew tells of another process: its first batch arrives, and none of
+        // the former one's after it.
+        let begins = message.get(1).is_some_and(|seq| seq[..] == [0; 8]);
+        if begins {
+            self.late = None;
+        }
         let (dice, weather, made) = (&mut self.dice, self.weather, &mut self.made);
-        if dice.permille(weather.drop) {
+        if !begins && dice.permille(weather.drop) {
             made.drop += 1;
             return;
         }
@@ -159,7 +165,7 @@ impl Running {
         } else {
             message
         };
-        if self.late.is_none() && dice.permille(weather.reorder) {
+        if !begins && self.late.is_none() && dice.permille(weather.reorder) {
             made.reorder += 1;
             self.late = Some(message);
             return;
