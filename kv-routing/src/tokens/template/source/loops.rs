@@ -27,25 +27,40 @@ pub(super) fn searches_ended(source: &str) -> Result<String, TemplateError> {
 fn end_of_search(node: &ForLoop<'_>) -> Option<usize> {
     let (Stmt::IfCond(found), before) = node.body.split_last()? else { return None };
     let plain = !node.recursive && node.filter_expr.is_none() && node.else_body.is_empty();
-    let Expr::Var(_) = node.target else { return None };
-    let steady =
-        before.iter().all(|stmt| matches!(stmt, Stmt::Set(set) if is_name(&set.target) && is_steady(&set.expr)));
-    if !plain || !steady || !found.false_body.is_empty() || !puts_flag_down(found) {
+    let Expr::Var(round) = &node.target else { return None };
+    let mut names = vec![round.id];
+    for stmt in before {
+        let Stmt::Set(set) = stmt else { return None };
+        let Expr::Var(name) = &set.target else { return None };
+        names.push(name.id);
+        if !is_steady(&set.expr) {
+            return None;
+        }
+    }
+    if !plain || !found.false_body.is_empty() || !puts_flag_down(found, &names) {
         return None;
     }
     let Some(Stmt::Set(last)) = found.true_body.last() else { return None };
     Some(last.span().end_offset as usize)
 }
 
-/// Whether the first thing asked for is a namespace's flag, and the body clears it and only sets things.
-fn puts_flag_down(found: &IfCond<'_>) -> bool {
+/// Whether the first thing asked for is a namespace's flag, and the body clears it and only sets things. The namespace is the same in every
+/// round: none of `names`, which are set in each.
+fn puts_flag_down(found: &IfCond<'_>, names: &[&str]) -> bool {
     let Some((namespace, flag)) = attribute(first_asked(&found.expr)) else { return false };
+    if names.contains(&namespace) {
+        return false;
+    }
     let sets: Option<Vec<&Set<'_>>> =
         found.true_body.iter().map(|stmt| if let Stmt::Set(set) = stmt { Some(&**set) } else { None }).collect();
     let Some(sets) = sets else { return false };
     let mut of_flag = sets.iter().filter(|set| attribute(&set.target) == Some((namespace, flag)));
     let down = of_flag.next().is_some_and(|set| matches!(&set.expr, Expr::Const(value) if !value.value.is_true()));
-    let same_namespace = sets.iter().all(|set| !matches!(&set.target, Expr::Var(name) if name.id == namespace));
+    // Another name may be the same namespace.
+    let same_namespace = sets.iter().all(|set| match &set.target {
+        Expr::Var(name) => name.id != namespace,
+        target => attribute(target).is_some_and(|(of, _)| of == namespace),
+    });
     down && of_flag.next().is_none() && same_namespace
 }
 
@@ -120,6 +135,9 @@ mod tests {
             ("ns.on = false", "ns.off = false"),
             ("ns.last = i", "ns.on = i"),
             ("ns.last = i", "ns = i"),
+            ("ns.last = i", "alias.on = true"),
+            ("for m in", "for ns in"),
+            ("set i =", "set ns ="),
             ("ns.on and", "ns.on or"),
             ("ns.on and", "m.on and"),
             ("(x|length - 1)", "m.place"),
