@@ -14,7 +14,6 @@ impl Sequencer {
             self.noticed = Some(now);
         }
         self.live = None;
-        self.newest = None;
         // Batches of the former connection are in the replay buffer if they are still worth anything.
         self.held.clear();
         self.recovery = None;
@@ -46,9 +45,6 @@ impl Sequencer {
         if self.held.compare(&batch) == Some(true) || self.is_known(batch.mark()) {
             self.counters.duplicates += 1;
             self.last_was_live |= self.last == Some(batch.mark());
-            if self.is_known(batch.mark()) {
-                self.newest = Some(batch.mark());
-            }
             return;
         }
         let before = self.live.replace(batch.seq);

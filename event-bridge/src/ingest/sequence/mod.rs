@@ -135,7 +135,7 @@ struct Recovery {
     from: u64,
     /// The last batch applied, until the answer was seen to contain it.
     verify: Option<Mark>,
-    /// The newest batch of the live socket, if it was applied: its presence proves that both sockets are one process's.
+    /// The last batch applied when it came from the live socket: its presence proves that both sockets are one process's.
     confirms: Option<Mark>,
     /// Forget everything when the first batch comes: the replay begins anew.
     clear_first: bool,
@@ -216,8 +216,6 @@ pub(crate) struct Sequencer {
     held: Held,
     /// Number of the newest live batch of this connection.
     live: Option<u64>,
-    /// That batch, once it is known to be one that was applied.
-    newest: Option<Mark>,
     next_id: u64,
     next_audit: Option<Instant>,
     /// The last replay was not answered.
@@ -254,7 +252,6 @@ impl Sequencer {
             recovery: None,
             held: Held::new(max_held_bytes),
             live: None,
-            newest: None,
             next_id: 0,
             next_audit: None,
             unanswered: false,
@@ -310,9 +307,6 @@ impl Sequencer {
             self.junction = self.junction.or(self.last);
         }
         self.last_was_live = is_live;
-        if is_live {
-            self.newest = Some(mark);
-        }
         self.origin.get_or_insert(mark);
         if let Some(last) = self.last.replace(mark) {
             let at = (last.seq % self.recent.len() as u64) as usize;
@@ -345,7 +339,6 @@ impl Sequencer {
         self.last = None;
         self.last_was_live = false;
         self.junction = None;
-        self.newest = None;
         self.origin = None;
         self.recent = [None; 16];
         self.history = history;

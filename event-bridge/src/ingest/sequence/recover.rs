@@ -21,9 +21,8 @@ impl Sequencer {
     /// Has a replay begin with what proves that its process is the one followed.
     fn verify_in(&self, recovery: &mut Recovery) {
         recovery.verify = self.junction.or(self.last);
-        recovery.confirms = self.newest;
-        let begins = recovery.verify.map(|mark| mark.seq);
-        recovery.from = begins.map_or(0, |seq| self.newest.map_or(seq, |newest| newest.seq.min(seq)));
+        recovery.confirms = self.last.filter(|_| self.last_was_live);
+        recovery.from = recovery.verify.map_or(0, |mark| mark.seq);
     }
 
     /// Asks for everything from the beginning. With `clear_first`, what is known goes when the first batch comes.
@@ -62,14 +61,12 @@ impl Sequencer {
             Some(false) => return self.contradicted(now, steps),
             None => {}
         }
-        // Should it be another process after all, that is forgotten with the rest.
-        self.confirmed |= recovery.confirms == Some(batch.mark());
         match recovery.verify {
             Some(verify) if batch.seq < verify.seq => {}
             Some(verify) => self.verified(verify, &batch, now, steps),
             None => match recovery.confirms.filter(|mark| mark.seq == batch.seq) {
                 Some(mark) if mark != batch.mark() => self.restarted(now, steps),
-                Some(_) => {}
+                Some(_) => self.confirmed = true,
                 None => self.merge(batch, is_live, steps),
             },
         }
@@ -87,6 +84,7 @@ impl Sequencer {
         if batch.mark() == verify {
             if let Some(recovery) = &mut self.recovery {
                 recovery.verify = None;
+                self.confirmed |= recovery.confirms == Some(verify);
                 self.junction = None;
             }
             return;
