@@ -44,7 +44,6 @@ impl Sequencer {
         self.schedule_audit(now);
         if self.held.compare(&batch) == Some(true) || self.is_known(batch.mark()) {
             self.counters.duplicates += 1;
-            self.last_was_live |= self.last == Some(batch.mark());
             return;
         }
         let before = self.live.replace(batch.seq);
@@ -77,7 +76,6 @@ impl Sequencer {
     fn ask_about(&mut self, batch: Batch, now: Instant, steps: &mut Vec<Step>) {
         let witness = batch.seq;
         self.held.keep(batch, true);
-        self.held.meet(witness);
         self.check(false, Some(witness), now, steps);
     }
 
@@ -104,7 +102,7 @@ impl Sequencer {
     fn schedule_audit(&mut self, now: Instant) {
         let soon = now + SETTLE;
         self.next_audit = match self.next_audit {
-            _ if self.is_one_process() => self.next_regular_audit(now),
+            _ if self.confirmed => self.next_regular_audit(now),
             Some(due) => Some(due.min(soon)),
             None => Some(soon),
         };

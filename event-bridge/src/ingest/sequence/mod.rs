@@ -135,8 +135,8 @@ struct Recovery {
     from: u64,
     /// The last batch applied, until the answer was seen to contain it.
     verify: Option<Mark>,
-    /// The last batch applied when it came from the live socket: its presence proves that both sockets are one process's.
-    confirms: Option<Mark>,
+    /// That batch came from the live socket, so its presence proves that both sockets are one process's.
+    confirms: bool,
     /// Forget everything when the first batch comes: the replay begins anew.
     clear_first: bool,
     /// An audit: nothing is known to be wrong.
@@ -159,7 +159,7 @@ impl Recovery {
             id: ReplayId(0),
             from: 0,
             verify: None,
-            confirms: None,
+            confirms: false,
             clear_first: false,
             quiet: false,
             attempts: 0,
@@ -204,10 +204,8 @@ pub(crate) struct Sequencer {
     era: Era,
     /// The last batch applied of the process now followed.
     last: Option<Mark>,
-    /// It came from the live socket of this connection, perhaps from a replay too.
+    /// It came from the live socket of this connection.
     last_was_live: bool,
-    /// The last batch of a replay on which live ones were put: those might be another process's, until a replay shows this one and them.
-    junction: Option<Mark>,
     /// The first batch applied of that process.
     origin: Option<Mark>,
     /// Marks of batches before the last, to know late duplicates.
@@ -246,7 +244,6 @@ impl Sequencer {
             era: Era::default(),
             last: None,
             last_was_live: false,
-            junction: None,
             origin: None,
             recent: [None; 16],
             recovery: None,
@@ -303,9 +300,6 @@ impl Sequencer {
 
     fn apply(&mut self, batch: Batch, is_live: bool, steps: &mut Vec<Step>) {
         let mark = batch.mark();
-        if is_live && !self.last_was_live {
-            self.junction = self.junction.or(self.last);
-        }
         self.last_was_live = is_live;
         self.origin.get_or_insert(mark);
         if let Some(last) = self.last.replace(mark) {
@@ -315,11 +309,6 @@ impl Sequencer {
             }
         }
         steps.push(Step::Apply(batch, Origin { era: self.era, is_live }));
-    }
-
-    /// Whether everything applied was seen to be one process's, at both sockets.
-    fn is_one_process(&self) -> bool {
-        self.confirmed && self.junction.is_none()
     }
 
     /// Whether exactly this batch was applied, as far back as is remembered.
@@ -338,7 +327,6 @@ impl Sequencer {
         self.confirmed = false;
         self.last = None;
         self.last_was_live = false;
-        self.junction = None;
         self.origin = None;
         self.recent = [None; 16];
         self.history = history;
@@ -365,7 +353,7 @@ impl Sequencer {
         }
         match self.history {
             History::Unknown => Standing::None(Reason::NoEvents),
-            History::Complete if self.uses_replay() && !self.is_one_process() => Standing::Warm(Reason::Unconfirmed),
+            History::Complete if self.uses_replay() && !self.confirmed => Standing::Warm(Reason::Unconfirmed),
             History::Complete => Standing::Exact,
             History::Partial(reason) => Standing::Warm(reason),
             History::Doubtful(reason) => Standing::Stale(reason),

@@ -12,17 +12,11 @@ impl Sequencer {
     pub(super) fn check(&mut self, quiet: bool, witness: Option<u64>, now: Instant, steps: &mut Vec<Step>) {
         self.counters.checks += 1;
         let mut recovery = Recovery::new(now);
-        self.verify_in(&mut recovery);
+        recovery.verify = self.last;
+        recovery.confirms = self.last_was_live;
         recovery.quiet = quiet;
-        recovery.from = witness.map_or(recovery.from, |witness| witness.min(recovery.from));
+        recovery.from = self.last.map_or(0, |mark| witness.map_or(mark.seq, |witness| witness.min(mark.seq)));
         self.ask(recovery, now, steps);
-    }
-
-    /// Has a replay begin with what proves that its process is the one followed.
-    fn verify_in(&self, recovery: &mut Recovery) {
-        recovery.verify = self.junction.or(self.last);
-        recovery.confirms = self.last.filter(|_| self.last_was_live);
-        recovery.from = recovery.verify.map_or(0, |mark| mark.seq);
     }
 
     /// Asks for everything from the beginning. With `clear_first`, what is known goes when the first batch comes.
@@ -51,32 +45,16 @@ impl Sequencer {
             return;
         }
         recovery.top = recovery.top.max(Some(batch.seq));
-        let mut is_live = false;
         match self.held.compare(&batch) {
-            Some(true) => {
-                is_live = self.held.is_live(batch.seq);
-                self.confirmed |= is_live;
-                self.held.meet(batch.seq);
-            }
+            Some(true) => self.confirmed |= self.held.is_live(batch.seq),
             Some(false) => return self.contradicted(now, steps),
             None => {}
         }
         match recovery.verify {
             Some(verify) if batch.seq < verify.seq => {}
             Some(verify) => self.verified(verify, &batch, now, steps),
-            None => match recovery.confirms.filter(|mark| mark.seq == batch.seq) {
-                Some(mark) if mark != batch.mark() => self.restarted(now, steps),
-                Some(_) => self.confirmed = true,
-                None => self.merge(batch, is_live, steps),
-            },
+            None => self.merge(batch, steps),
         }
-    }
-
-    /// Another process answers.
-    fn restarted(&mut self, now: Instant, steps: &mut Vec<Step>) {
-        self.counters.restarts += 1;
-        self.forget(History::Unknown, steps);
-        self.begin_anew(false, now, steps);
     }
 
     /// The first answer at or behind the last applied batch.
@@ -84,22 +62,21 @@ impl Sequencer {
         if batch.mark() == verify {
             if let Some(recovery) = &mut self.recovery {
                 recovery.verify = None;
-                self.confirmed |= recovery.confirms == Some(verify);
-                self.junction = None;
+                self.confirmed |= recovery.confirms;
             }
             return;
         }
         if batch.seq == verify.seq {
-            return self.restarted(now, steps);
+            self.counters.restarts += 1;
+            self.forget(History::Unknown, steps);
+        } else {
+            // What was missed is gone from its buffer; should it be another process, that cannot be seen.
+            self.lose(History::Unknown, Reason::BatchesLost, steps);
         }
-        // What was missed is gone from its buffer; should it be another process, that cannot be seen.
-        self.lose(History::Unknown, Reason::BatchesLost, steps);
         self.begin_anew(false, now, steps);
     }
 
-    /// A batch behind the verified one. `is_live`: the live socket had the same.
-    fn merge(&mut self, batch: Batch, is_live: bool, steps: &mut Vec<Step>) {
-        let mark = batch.mark();
+    fn merge(&mut self, batch: Batch, steps: &mut Vec<Step>) {
         if let Some(recovery) = &mut self.recovery
             && std::mem::take(&mut recovery.clear_first)
         {
@@ -124,7 +101,6 @@ impl Sequencer {
         if let Some(recovery) = &mut self.recovery {
             recovery.progress |= is_new;
         }
-        self.last_was_live |= is_live && self.last == Some(mark);
     }
 
     /// A replay is over; `complete` when the engine said so.
@@ -135,11 +111,9 @@ impl Sequencer {
                 return self.ask_again(recovery, now, steps);
             }
             // The last batch is not in its buffer, which keeps the newest: another process.
-            return self.restarted(now, steps);
-        }
-        if complete && let Some(stray) = self.last_seq().and_then(|last| self.held.take_stray(last)) {
-            // Perhaps another process took over behind the replay just merged; it would not have the last batch.
-            return self.check(false, Some(stray), now, steps);
+            self.counters.restarts += 1;
+            self.forget(History::Unknown, steps);
+            return self.begin_anew(false, now, steps);
         }
         let missed = recovery.live_before.filter(|live| *live >= recovery.from && recovery.top < Some(*live));
         if complete && missed.is_some() && !recovery.progress {
@@ -163,8 +137,10 @@ impl Sequencer {
         if recovery.attempts >= MAX_ATTEMPTS {
             return self.give_up(&recovery, now, steps);
         }
-        if self.last.is_some() {
-            self.verify_in(&mut recovery);
+        if let Some(last) = self.last {
+            recovery.verify = Some(last);
+            recovery.confirms = self.last_was_live;
+            recovery.from = last.seq;
         }
         self.ask(recovery, now, steps);
     }
@@ -184,8 +160,7 @@ impl Sequencer {
         if self.confirmed {
             self.contradictions = 0;
         }
-        let is_settled = was_quiet && self.junction.is_none();
-        self.next_audit = if is_settled { self.next_regular_audit(now) } else { Some(now + SETTLE) };
+        self.next_audit = if was_quiet { self.next_regular_audit(now) } else { Some(now + SETTLE) };
         let was_unanswered = std::mem::take(&mut self.unanswered);
         if self.held.take_overflowed() {
             self.check(false, None, now, steps);
