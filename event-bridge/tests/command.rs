@@ -173,15 +173,21 @@ fn many_requests_are_rendered_as_each_is_alone() {
     assert_eq!(many[1..], [alone.clone(), alone]);
 }
 
-/// gpt-oss's chats are harmony, which only the bridge builds.
-#[test]
-fn what_the_filter_cannot_tokenize_is_rendered_as_the_bridge_does() {
+/// A model directory with the files of a tokenizer, to which others may be added.
+fn model_copy(family: &str) -> tempfile::TempDir {
     let model = tempfile::tempdir().unwrap();
-    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.deps/tokenizers/gptoss");
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.deps/tokenizers").join(family);
     for file in ["tokenizer.json", "tokenizer_config.json"] {
         std::fs::copy(from.join(file), model.path().join(file))
             .expect("run `make setup`, it fetches the tokenizers tests need");
     }
+    model
+}
+
+/// gpt-oss's chats are harmony, which only the bridge builds.
+#[test]
+fn what_the_filter_cannot_tokenize_is_rendered_as_the_bridge_does() {
+    let model = model_copy("gptoss");
     std::fs::write(model.path().join("config.json"), r#"{"model_type": "gpt_oss"}"#).unwrap();
     let render = |body: &str, reference: bool| render(model.path(), reference.then_some("--reference"), body);
     let chat = r#"{"model": "m", "messages": [{"role": "user", "content": "hi"}]}"#;
@@ -197,12 +203,7 @@ fn what_the_filter_cannot_tokenize_is_rendered_as_the_bridge_does() {
 
 #[test]
 fn a_tokenizer_check_compares_texts_and_chats() {
-    let model = tempfile::tempdir().unwrap();
-    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.deps/tokenizers/qwen2_5");
-    for file in ["tokenizer.json", "tokenizer_config.json"] {
-        std::fs::copy(from.join(file), model.path().join(file))
-            .expect("run `make setup`, it fetches the tokenizers tests need");
-    }
+    let model = model_copy("qwen2_5");
     let check = || program().args(["tokenizer", "check", "--model-dir"]).arg(model.path()).output().unwrap();
     let good = check();
     assert_eq!(good.status.code(), Some(0), "{}", text(&good.stderr));

@@ -24,5 +24,6 @@ pub use frames::{FrameError, Live, Replay, live, replay, replay_request};
 pub use load::{LoadStat, decode_load};
 pub use medium::Medium;
 pub use relay::{RelayData, RelayError, RelayEvent, RelayMessage, decode_relay};
+pub(crate) use sources::is_wildcard;
 pub use sources::{EventSource, SourcesError, sglang_sources, vllm_sources};
 pub use trtllm::{Polled, PolledError, PolledKind, decode_polled, decode_polled_event, polled_head, split_polled};

@@ -111,8 +111,9 @@ fn reachable(rank: u32, endpoint: &str, host: &str) -> Result<(String, bool), So
     Ok((tcp(if is_wildcard(named) { host } else { named }, port), binds))
 }
 
-/// Whether a host means every interface of the engine's machine, so that another one has to be named to reach it.
-fn is_wildcard(host: &str) -> bool {
+/// Whether a host means every interface of the machine that binds it. To reach it, another name has to be given: connecting to this one
+/// would reach ourselves.
+pub(crate) fn is_wildcard(host: &str) -> bool {
     matches!(host, "*" | "::" | "0.0.0.0")
 }
 

@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
+use crate::engine::is_wildcard;
+
 /// Where a socket is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Endpoint {
@@ -62,15 +64,12 @@ impl Endpoint {
     /// An endpoint that can be connected to.
     pub(super) fn to_connect(text: &str) -> Result<Self, EndpointError> {
         match text.parse()? {
-            Self::Tcp { host, port } if is_any(&host) || port == 0 => Err(EndpointError::Wildcard(text.to_owned())),
+            Self::Tcp { host, port } if is_wildcard(&host) || port == 0 => {
+                Err(EndpointError::Wildcard(text.to_owned()))
+            }
             endpoint => Ok(endpoint),
         }
     }
-}
-
-/// Whether a host stands for every interface. Connecting to it would reach ourselves.
-fn is_any(host: &str) -> bool {
-    matches!(host, "*" | "0.0.0.0" | "::")
 }
 
 #[cfg(test)]

@@ -117,6 +117,11 @@ impl Prompter {
         &self.tokenizer
     }
 
+    /// The renderer inside, if the model has a chat template.
+    pub fn renderer(&self) -> Option<&Renderer> {
+        self.renderer.as_ref()
+    }
+
     /// What the caches have done so far.
     pub fn cache_stats(&self) -> CacheStats {
         self.caches.stats()

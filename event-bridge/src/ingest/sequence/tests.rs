@@ -188,20 +188,20 @@ fn a_gap_that_the_replay_buffer_has_no_more_is_a_loss_by_the_gap_policy() {
         (GapPolicy::Clear, life(1, 8..11), Standing::Warm(Reason::HistoryTrimmed)),
         (GapPolicy::Keep, life(1, (0..3).chain(8..11)), Standing::Stale(Reason::BatchesLost)),
     ] {
-        let mut rig = Rig::with(Access::Replay, policy);
-        rig.answer(0, 1, 0..3, true);
-        rig.live(1, 9);
-        rig.answer(2, 1, 8..10, true);
-        rig.live(1, 10);
+        let trimmed = || {
+            let mut rig = Rig::with(Access::Replay, policy);
+            rig.answer(0, 1, 0..3, true);
+            rig.live(1, 9);
+            rig.answer(2, 1, 8..10, true);
+            rig.live(1, 10);
+            rig
+        };
+        let mut rig = trimmed();
         rig.answer(0, 1, 8..11, true);
         assert_eq!((rig.applied.clone(), rig.standing()), (applied, standing));
         assert_eq!((rig.sequencer.counters().restarts, rig.sequencer.counters().losses), (0, 1));
         // The engine has everything after all; only the answer before lacked it.
-        let mut rig = Rig::with(Access::Replay, policy);
-        rig.answer(0, 1, 0..3, true);
-        rig.live(1, 9);
-        rig.answer(2, 1, 8..10, true);
-        rig.live(1, 10);
+        let mut rig = trimmed();
         rig.answer(0, 1, 0..11, true);
         assert_eq!((rig.applied.clone(), rig.standing()), (life(1, 0..11), Standing::Exact));
     }

@@ -3,8 +3,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use kv_routing::block::{BlockSize, HashSeed, SequenceHash};
-use kv_routing::openai::{ChatInput, Endpoint, InferenceRequest, PromptInput, parse};
-use kv_routing::tokens::template::Renderer;
+use kv_routing::openai::{Endpoint, InferenceRequest, PromptInput, parse};
+use kv_routing::tokens::template::{RenderError, Rendered};
 use kv_routing::tokens::{HashPlan, PreparedPrompt, Progress, PromptError, Prompter};
 use kv_routing::wire::UnixMillis;
 
@@ -43,19 +43,19 @@ impl ChatTest {
 /// [`FirstDifference`] at the first conversation they disagree on.
 pub fn self_test_chats(core: &mut Prompter, reference: &BridgeTokenizer) -> Result<ChatTest, FirstDifference> {
     let mut outcome = ChatTest::default();
-    let Some(template) = core.tokenizer().template().map_err(|error| FirstDifference::Template(error.to_string()))?
-    else {
-        return Ok(outcome);
-    };
-    let renderer = Renderer::compile(template).map_err(|error| FirstDifference::Template(error.to_string()))?;
     for Conversation { name, path, body } in conversations() {
         let read = Endpoint::of_path(path).map(|endpoint| parse(endpoint, body.as_bytes()));
-        let Some(Ok(request)) = read else { return Err(FirstDifference::Template(format!("{name}: unreadable"))) };
+        let Some(Ok(request)) = read else {
+            let (by, why) = ("the filter's reader of bodies", "unreadable".to_owned());
+            return Err(FirstDifference::Refusal { conversation: name, by, why });
+        };
         let PromptInput::Chat(chat) = &request.prompt else { continue };
+        let Some(renderer) = core.renderer() else { break };
+        let ours = renderer.render(chat, NOW);
         // The renderer's own slices backwards, which only the template as written uses, panic on empty values.
         let theirs = catch_unwind(AssertUnwindSafe(|| reference.tokenize(&request, NOW)));
         let Ok(theirs) = theirs else { continue };
-        match compare_chat(core, &renderer, (name, chat, &request), theirs)? {
+        match compare_chat(core, (name, &request), ours, theirs)? {
             Compared::Equal(tokens) => {
                 outcome.equal += 1;
                 outcome.tokens += u64::from(tokens);
@@ -76,12 +76,12 @@ enum Compared {
 
 fn compare_chat(
     core: &mut Prompter,
-    renderer: &Renderer,
-    (conversation, chat, request): (&'static str, &ChatInput<'_>, &InferenceRequest<'_>),
+    (conversation, request): (&'static str, &InferenceRequest<'_>),
+    ours: Result<Rendered, RenderError>,
     theirs: Result<BridgePrompt, BridgeError>,
 ) -> Result<Compared, FirstDifference> {
     let refused = |by, why: String| FirstDifference::Refusal { conversation, by, why };
-    let (ours, theirs) = match (renderer.render(chat, NOW), theirs) {
+    let (ours, theirs) = match (ours, theirs) {
         (Ok(ours), Ok(theirs)) => (ours, theirs),
         (Err(ours), Err(BridgeError::Render(_) | BridgeError::Template(_))) => {
             return Ok(Compared::Refused(ours.to_string()));

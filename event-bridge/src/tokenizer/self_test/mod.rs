@@ -78,9 +78,6 @@ pub enum FirstDifference {
         /// Hashes of the reference.
         reference_count: usize,
     },
-    /// The compiled template cannot be used.
-    #[error("compiled chat template: {0}")]
-    Template(String),
     /// The reference failed.
     #[error(transparent)]
     Reference(#[from] ReferenceError),
@@ -89,7 +86,7 @@ pub enum FirstDifference {
 impl FirstDifference {
     /// Whether it is a matter of the template alone, so that prompts without one are right.
     pub fn concerns_rendering(&self) -> bool {
-        matches!(self, Self::Rendering { .. } | Self::Refusal { .. } | Self::Template(_))
+        matches!(self, Self::Rendering { .. } | Self::Refusal { .. })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Stretches of a string that stand for themselves: up to a `"`, a `\` or a control character.
 
 /// Bytes looked at together: a vector.
-pub(super) const WIDE: usize = 16;
+const WIDE: usize = 16;
 
 /// Bytes of a block: as many as a word has bits.
 pub(super) const BLOCK: usize = 64;
@@ -27,7 +27,7 @@ pub(super) fn plain_len(bytes: &[u8]) -> usize {
 /// Place of the first special byte; [`WIDE`] when there is none.
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 #[inline]
-pub(super) fn first_special(chunk: &[u8; WIDE]) -> usize {
+fn first_special(chunk: &[u8; WIDE]) -> usize {
     (u32::from(special_bits(chunk)) | 1 << WIDE).trailing_zeros() as usize
 }
 
@@ -61,7 +61,7 @@ pub(super) fn specials(block: &[u8; BLOCK]) -> u64 {
 /// Place of the first special byte; [`WIDE`] when there is none.
 #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
 #[inline]
-pub(super) fn first_special(chunk: &[u8; WIDE]) -> usize {
+fn first_special(chunk: &[u8; WIDE]) -> usize {
     let [low, high] = words(chunk).map(special_bytes);
     let place = |found: u64| (found.trailing_zeros() / 8) as usize;
     if low != 0 { place(low) } else { 8 + place(high) }
