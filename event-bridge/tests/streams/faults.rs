@@ -1,6 +1,6 @@
 //! An engine's publisher behind a proxy that loses, repeats, reorders and cuts its messages, and at which it dies, over real sockets:
 //! the index ends as what the engine holds, or the state says that it does not; and at no step between is it called exact and is
-//! not. Seeds decide what the proxy does; `PROXY_RUNS` says how many there are.
+//! not. Seeds decide what the proxy does; `PROXY_RUNS` says how many there are, `PROXY_SEED` runs one of them.
 
 #[path = "../gap_simulation/dice.rs"]
 mod dice;
@@ -171,7 +171,12 @@ async fn run(seed: u64) -> Outcome {
 async fn whatever_lies_between_engine_and_bridge_nothing_is_exact_and_wrong() {
     /// Runs at a time: most of one is waiting.
     const AT_ONCE: u64 = 12;
-    let runs = std::env::var("PROXY_RUNS").map_or(48, |runs| runs.parse().unwrap());
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
+    if let Some(seed) = number("PROXY_SEED") {
+        run(seed).await;
+        return;
+    }
+    let runs = number("PROXY_RUNS").unwrap_or(200);
     let (mut seeds, mut running, mut all) = (0..runs, JoinSet::new(), Vec::new());
     (&mut seeds).take(AT_ONCE as usize).for_each(|seed| drop(running.spawn(run(seed))));
     while let Some(outcome) = running.join_next().await {

@@ -7,12 +7,21 @@ use super::Batch;
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Held {
-    /// Each with whether it came from the live socket.
-    batches: BTreeMap<u64, (Batch, bool)>,
+    batches: BTreeMap<u64, Entry>,
     bytes: usize,
     max_bytes: usize,
     /// A batch was refused, so something after the held ones is missing.
     overflowed: bool,
+}
+
+/// A batch that is held.
+#[derive(Debug)]
+struct Entry {
+    batch: Batch,
+    /// It came from the live socket.
+    is_live: bool,
+    /// A replay had the same, or was asked for since it came.
+    is_met: bool,
 }
 
 /// Bytes of memory of a batch that is held, its place in the map and its allocation included.
@@ -51,8 +60,26 @@ impl Held {
             return false;
         }
         self.bytes += weight(&batch);
-        self.batches.insert(batch.seq, (batch, is_live));
+        self.batches.insert(batch.seq, Entry { batch, is_live, is_met: false });
         true
+    }
+
+    /// Lowest of the live batches up to `last` that no replay had and that nobody was asked about, which is taken as done from now on.
+    /// A process that died while its replay was merged leaves such batches of its successor.
+    pub(super) fn take_stray(&mut self, last: u64) -> Option<u64> {
+        let mut lowest = None;
+        for (seq, entry) in self.batches.range_mut(..=last).filter(|(_, entry)| entry.is_live && !entry.is_met) {
+            entry.is_met = true;
+            lowest = lowest.or(Some(*seq));
+        }
+        lowest
+    }
+
+    /// Somebody is asked about batch `seq`.
+    pub(super) fn meet(&mut self, seq: u64) {
+        if let Some(entry) = self.batches.get_mut(&seq) {
+            entry.is_met = true;
+        }
     }
 
     /// Something that could not be kept is missing behind the held ones.
@@ -62,17 +89,17 @@ impl Held {
 
     /// Whether the batch held under this one's number is the same; `None` when there is none.
     pub(super) fn compare(&self, batch: &Batch) -> Option<bool> {
-        self.batches.get(&batch.seq).map(|(held, _)| held.digest == batch.digest)
+        self.batches.get(&batch.seq).map(|held| held.batch.digest == batch.digest)
     }
 
     /// Whether batch `seq` is held and came from the live socket.
     pub(super) fn is_live(&self, seq: u64) -> bool {
-        self.batches.get(&seq).is_some_and(|(_, is_live)| *is_live)
+        self.batches.get(&seq).is_some_and(|held| held.is_live)
     }
 
     /// Takes batch `seq` out, with whether it came from the live socket.
     pub(super) fn take(&mut self, seq: u64) -> Option<(Batch, bool)> {
-        let (batch, is_live) = self.batches.remove(&seq)?;
+        let Entry { batch, is_live, .. } = self.batches.remove(&seq)?;
         self.bytes = self.bytes.saturating_sub(weight(&batch));
         Some((batch, is_live))
     }

@@ -14,6 +14,7 @@ impl Sequencer {
             self.noticed = Some(now);
         }
         self.live = None;
+        self.newest = None;
         // Batches of the former connection are in the replay buffer if they are still worth anything.
         self.held.clear();
         self.recovery = None;
@@ -44,6 +45,10 @@ impl Sequencer {
         self.schedule_audit(now);
         if self.held.compare(&batch) == Some(true) || self.is_known(batch.mark()) {
             self.counters.duplicates += 1;
+            self.last_was_live |= self.last == Some(batch.mark());
+            if self.is_known(batch.mark()) {
+                self.newest = Some(batch.mark());
+            }
             return;
         }
         let before = self.live.replace(batch.seq);
@@ -76,6 +81,7 @@ impl Sequencer {
     fn ask_about(&mut self, batch: Batch, now: Instant, steps: &mut Vec<Step>) {
         let witness = batch.seq;
         self.held.keep(batch, true);
+        self.held.meet(witness);
         self.check(false, Some(witness), now, steps);
     }
 
@@ -102,7 +108,7 @@ impl Sequencer {
     fn schedule_audit(&mut self, now: Instant) {
         let soon = now + SETTLE;
         self.next_audit = match self.next_audit {
-            _ if self.confirmed => self.next_regular_audit(now),
+            _ if self.is_one_process() => self.next_regular_audit(now),
             Some(due) => Some(due.min(soon)),
             None => Some(soon),
         };

@@ -2,8 +2,14 @@
 //!
 //! Numbers alone do not prove that an engine is still the same process: after a restart they may even seem to go on
 //! where they stopped. So whenever there is doubt (a gap, a number that does not grow, a new connection, a quiet time)
-//! the engine's replay buffer is asked from the last applied batch on, that one included. The first answer must be that very
-//! batch, by its digest.
+//! the engine's replay buffer is asked from the last applied batch on, that one included. One answer is one process's. It must have
+//! the very batches, by their digests, that tie together what was applied:
+//!
+//! - the last one;
+//! - the one that live batches were put on (the junction), when it was known from a replay alone;
+//! - the newest live one, until both sockets of the connection were seen to agree.
+//!
+//! A stream is exact only when one answer had all of them, and no junction has been made since.
 //!
 //! ```text
 //!            Connected: replay from 0
@@ -12,9 +18,9 @@
 //!              ┌───────────────────> Recovering ──────────────┐
 //!              │ gap, backward number,   │  ^  live batches    │ answered, end marker,
 //!              │ reconnect, audit:       │  │  are held        │ nothing missing:
-//!              │ replay from `last`      │  │                  │ held ones are applied
-//!              │                         v  │                  v
-//!              │        other process, or `last` trimmed:   Following
+//!              │ replay from the lowest  │  │                  │ held ones are applied
+//!              │ of those                v  │                  v
+//!              │        other process, or one trimmed:      Following
 //!              │        clear, replay from 0                   │ live batches are applied at once
 //!              └───────────────────────────────────────────────┘
 //!
@@ -28,7 +34,9 @@ mod live;
 mod loss;
 mod polled;
 mod recover;
+mod recovery;
 mod saved;
+mod standing;
 
 #[cfg(test)]
 mod tests;
@@ -41,6 +49,8 @@ use xxhash_rust::xxh3::xxh3_64;
 use self::held::Held;
 pub(crate) use self::loss::Verdict;
 use self::polled::Outage;
+use self::recovery::Recovery;
+pub(crate) use self::standing::Standing;
 use super::{GapPolicy, Reason};
 use crate::stream::ReplayId;
 
@@ -127,50 +137,6 @@ enum History {
     Doubtful(Reason),
 }
 
-/// A replay under way.
-#[derive(Debug)]
-struct Recovery {
-    id: ReplayId,
-    /// First number asked for.
-    from: u64,
-    /// The last batch applied, until the answer was seen to contain it.
-    verify: Option<Mark>,
-    /// That batch came from the live socket, so its presence proves that both sockets are one process's.
-    confirms: bool,
-    /// Forget everything when the first batch comes: the replay begins anew.
-    clear_first: bool,
-    /// An audit: nothing is known to be wrong.
-    quiet: bool,
-    /// Requests without progress.
-    attempts: u32,
-    /// The answers to the present request had something new.
-    progress: bool,
-    /// Highest number in the answers to the present request.
-    top: Option<u64>,
-    /// Number of the newest live batch when the present request was made; a complete answer has it.
-    live_before: Option<u64>,
-    /// When the request was made or last answered.
-    heard: Instant,
-}
-
-impl Recovery {
-    fn new(now: Instant) -> Self {
-        Self {
-            id: ReplayId(0),
-            from: 0,
-            verify: None,
-            confirms: false,
-            clear_first: false,
-            quiet: false,
-            attempts: 0,
-            progress: false,
-            top: None,
-            live_before: None,
-            heard: now,
-        }
-    }
-}
-
 /// Counters; only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SequenceCounters {
@@ -204,8 +170,10 @@ pub(crate) struct Sequencer {
     era: Era,
     /// The last batch applied of the process now followed.
     last: Option<Mark>,
-    /// It came from the live socket of this connection.
+    /// It came from the live socket of this connection, perhaps from a replay too.
     last_was_live: bool,
+    /// The last batch of a replay, on which live ones were put: those might be another process's.
+    junction: Option<Mark>,
     /// The first batch applied of that process.
     origin: Option<Mark>,
     /// Marks of batches before the last, to know late duplicates.
@@ -214,6 +182,8 @@ pub(crate) struct Sequencer {
     held: Held,
     /// Number of the newest live batch of this connection.
     live: Option<u64>,
+    /// That batch, once it is known to be one that was applied.
+    newest: Option<Mark>,
     next_id: u64,
     next_audit: Option<Instant>,
     /// The last replay was not answered.
@@ -244,11 +214,13 @@ impl Sequencer {
             era: Era::default(),
             last: None,
             last_was_live: false,
+            junction: None,
             origin: None,
             recent: [None; 16],
             recovery: None,
             held: Held::new(max_held_bytes),
             live: None,
+            newest: None,
             next_id: 0,
             next_audit: None,
             unanswered: false,
@@ -300,7 +272,13 @@ impl Sequencer {
 
     fn apply(&mut self, batch: Batch, is_live: bool, steps: &mut Vec<Step>) {
         let mark = batch.mark();
+        if is_live && !self.last_was_live {
+            self.junction = self.junction.or(self.last);
+        }
         self.last_was_live = is_live;
+        if is_live {
+            self.newest = Some(mark);
+        }
         self.origin.get_or_insert(mark);
         if let Some(last) = self.last.replace(mark) {
             let at = (last.seq % self.recent.len() as u64) as usize;
@@ -311,9 +289,16 @@ impl Sequencer {
         steps.push(Step::Apply(batch, Origin { era: self.era, is_live }));
     }
 
+    /// The batch applied under a number, if it is remembered.
+    fn applied(&self, seq: u64) -> Option<Mark> {
+        let recent = self.recent.get((seq % self.recent.len() as u64) as usize).copied().flatten();
+        let all = [self.last, self.origin, self.junction, self.newest, recent];
+        all.into_iter().flatten().find(|mark| mark.seq == seq)
+    }
+
     /// Whether exactly this batch was applied, as far back as is remembered.
     fn is_known(&self, mark: Mark) -> bool {
-        [self.last, self.origin].contains(&Some(mark)) || self.recent.contains(&Some(mark))
+        self.applied(mark.seq) == Some(mark)
     }
 
     /// Everything applied so far is void; the next batch begins afresh.
@@ -327,49 +312,10 @@ impl Sequencer {
         self.confirmed = false;
         self.last = None;
         self.last_was_live = false;
+        self.junction = None;
+        self.newest = None;
         self.origin = None;
         self.recent = [None; 16];
         self.history = history;
     }
-
-    /// What order alone says about the source.
-    pub(crate) fn standing(&self) -> Standing {
-        if !self.ever_connected {
-            let restored = self.last.is_some();
-            return if restored { Standing::Stale(Reason::Restored) } else { Standing::None(Reason::NotConnected) };
-        }
-        if !self.connected {
-            return Standing::Stale(Reason::Disconnected);
-        }
-        if let Some(recovery) = self.recovery.as_ref().filter(|recovery| !recovery.quiet) {
-            let is_first = recovery.verify.is_none() && recovery.from == 0;
-            return Standing::Warm(if is_first { Reason::Synchronizing } else { Reason::Checking });
-        }
-        if self.unanswered {
-            return Standing::Warm(Reason::ReplayUnanswered);
-        }
-        if self.last.is_some() && !self.outage.is_over() && self.history == History::Complete {
-            return Standing::Warm(Reason::Checking);
-        }
-        match self.history {
-            History::Unknown => Standing::None(Reason::NoEvents),
-            History::Complete if self.uses_replay() && !self.confirmed => Standing::Warm(Reason::Unconfirmed),
-            History::Complete => Standing::Exact,
-            History::Partial(reason) => Standing::Warm(reason),
-            History::Doubtful(reason) => Standing::Stale(reason),
-        }
-    }
-}
-
-/// What order alone says about a source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
-    /// Nothing was ever heard.
-    None(Reason),
-    /// Everything was applied.
-    Exact,
-    /// Something is missing.
-    Warm(Reason),
-    /// What is known may be wrong.
-    Stale(Reason),
 }

@@ -12,11 +12,22 @@ impl Sequencer {
     pub(super) fn check(&mut self, quiet: bool, witness: Option<u64>, now: Instant, steps: &mut Vec<Step>) {
         self.counters.checks += 1;
         let mut recovery = Recovery::new(now);
-        recovery.verify = self.last;
-        recovery.confirms = self.last_was_live;
+        self.verify_in(&mut recovery);
         recovery.quiet = quiet;
-        recovery.from = self.last.map_or(0, |mark| witness.map_or(mark.seq, |witness| witness.min(mark.seq)));
+        recovery.from = witness.map_or(recovery.from, |witness| witness.min(recovery.from));
         self.ask(recovery, now, steps);
+    }
+
+    /// Has a replay begin with what proves that its process is the one followed: the last batch applied, the batch that live ones
+    /// were put on, and, unless the sockets were seen to agree, the newest one of the live socket.
+    fn verify_in(&self, recovery: &mut Recovery) {
+        recovery.junction = self.junction;
+        recovery.newest = self.newest.filter(|_| !self.confirmed);
+        let mut unmet: Vec<Mark> = [self.junction, recovery.newest, self.last].into_iter().flatten().collect();
+        unmet.sort_unstable_by_key(|mark| std::cmp::Reverse(mark.seq));
+        unmet.dedup();
+        recovery.from = unmet.last().map_or(0, |mark| mark.seq);
+        recovery.unmet = unmet;
     }
 
     /// Asks for everything from the beginning. With `clear_first`, what is known goes when the first batch comes.
@@ -31,6 +42,7 @@ impl Sequencer {
         recovery.id = ReplayId(self.next_id);
         recovery.heard = now;
         recovery.progress = false;
+        recovery.agrees = false;
         recovery.top = None;
         recovery.live_before = self.live;
         steps.push(Step::Replay { id: recovery.id, from: recovery.from });
@@ -45,43 +57,55 @@ impl Sequencer {
             return;
         }
         recovery.top = recovery.top.max(Some(batch.seq));
+        let mut is_live = false;
         match self.held.compare(&batch) {
-            Some(true) => self.confirmed |= self.held.is_live(batch.seq),
+            Some(true) => {
+                is_live = self.held.is_live(batch.seq);
+                self.held.meet(batch.seq);
+            }
             Some(false) => return self.contradicted(now, steps),
             None => {}
         }
-        match recovery.verify {
-            Some(verify) if batch.seq < verify.seq => {}
-            Some(verify) => self.verified(verify, &batch, now, steps),
-            None => self.merge(batch, steps),
-        }
-    }
-
-    /// The first answer at or behind the last applied batch.
-    fn verified(&mut self, verify: Mark, batch: &Batch, now: Instant, steps: &mut Vec<Step>) {
-        if batch.mark() == verify {
-            if let Some(recovery) = &mut self.recovery {
-                recovery.verify = None;
-                self.confirmed |= recovery.confirms;
-            }
-            return;
-        }
-        if batch.seq == verify.seq {
-            self.counters.restarts += 1;
+        recovery.agrees |= is_live || recovery.newest == Some(batch.mark());
+        if std::mem::take(&mut recovery.clear_first) {
             self.forget(History::Unknown, steps);
-        } else {
+        }
+        if self.applied(batch.seq).is_some_and(|applied| applied != batch.mark()) {
+            return self.restarted(now, steps);
+        }
+        if !self.witnessed(batch.mark()) {
             // What was missed is gone from its buffer; should it be another process, that cannot be seen.
             self.lose(History::Unknown, Reason::BatchesLost, steps);
+            return self.begin_anew(false, now, steps);
         }
+        self.merge(batch, is_live, steps);
+    }
+
+    /// Another process answers.
+    fn restarted(&mut self, now: Instant, steps: &mut Vec<Step>) {
+        self.counters.restarts += 1;
+        self.forget(History::Unknown, steps);
         self.begin_anew(false, now, steps);
     }
 
-    fn merge(&mut self, batch: Batch, steps: &mut Vec<Step>) {
-        if let Some(recovery) = &mut self.recovery
-            && std::mem::take(&mut recovery.clear_first)
-        {
-            self.forget(History::Unknown, steps);
+    /// Takes a batch of a replay as a witness. False when it shows that one was left out which was applied.
+    fn witnessed(&mut self, mark: Mark) -> bool {
+        let Some(recovery) = &mut self.recovery else { return false };
+        if recovery.unmet.last() == Some(&mark) {
+            recovery.unmet.pop();
         }
+        if let Some(unmet) = recovery.unmet.last() {
+            return mark.seq < unmet.seq;
+        }
+        self.confirmed |= recovery.agrees;
+        // Live batches may have been put on the last one of a replay since the request was made.
+        self.junction = self.junction.filter(|junction| recovery.junction != Some(*junction));
+        true
+    }
+
+    /// A batch of the process followed, or of one that nothing is known of. `is_live`: the live socket had the same.
+    fn merge(&mut self, batch: Batch, is_live: bool, steps: &mut Vec<Step>) {
+        let mark = batch.mark();
         if self.last.is_none() && batch.seq == 0 && matches!(self.history, History::Doubtful(_)) {
             // The engine still has everything: nothing doubtful need be kept.
             self.forget(History::Unknown, steps);
@@ -101,19 +125,22 @@ impl Sequencer {
         if let Some(recovery) = &mut self.recovery {
             recovery.progress |= is_new;
         }
+        self.last_was_live |= is_live && self.last == Some(mark);
     }
 
     /// A replay is over; `complete` when the engine said so.
     pub(crate) fn replay_ended(&mut self, id: ReplayId, complete: bool, now: Instant, steps: &mut Vec<Step>) {
         let Some(recovery) = self.recovery.take_if(|recovery| recovery.id == id) else { return };
-        if recovery.verify.is_some() {
+        if !recovery.unmet.is_empty() {
             if !complete {
                 return self.ask_again(recovery, now, steps);
             }
             // The last batch is not in its buffer, which keeps the newest: another process.
-            self.counters.restarts += 1;
-            self.forget(History::Unknown, steps);
-            return self.begin_anew(false, now, steps);
+            return self.restarted(now, steps);
+        }
+        if complete && let Some(stray) = self.last_seq().and_then(|last| self.held.take_stray(last)) {
+            // Perhaps another process took over behind the replay just merged; it would not have the last batch.
+            return self.check(false, Some(stray), now, steps);
         }
         let missed = recovery.live_before.filter(|live| *live >= recovery.from && recovery.top < Some(*live));
         if complete && missed.is_some() && !recovery.progress {
@@ -137,10 +164,8 @@ impl Sequencer {
         if recovery.attempts >= MAX_ATTEMPTS {
             return self.give_up(&recovery, now, steps);
         }
-        if let Some(last) = self.last {
-            recovery.verify = Some(last);
-            recovery.confirms = self.last_was_live;
-            recovery.from = last.seq;
+        if self.last.is_some() && !recovery.clear_first {
+            self.verify_in(&mut recovery);
         }
         self.ask(recovery, now, steps);
     }
@@ -160,7 +185,8 @@ impl Sequencer {
         if self.confirmed {
             self.contradictions = 0;
         }
-        self.next_audit = if was_quiet { self.next_regular_audit(now) } else { Some(now + SETTLE) };
+        let is_settled = was_quiet && self.junction.is_none();
+        self.next_audit = if is_settled { self.next_regular_audit(now) } else { Some(now + SETTLE) };
         let was_unanswered = std::mem::take(&mut self.unanswered);
         if self.held.take_overflowed() {
             self.check(false, None, now, steps);

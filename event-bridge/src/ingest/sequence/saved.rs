@@ -8,7 +8,7 @@ impl Sequencer {
     /// when nobody could be asked for that batch again.
     pub(crate) fn save(&self) -> Option<((u64, u64), bool)> {
         let in_doubt = self.recovery.as_ref().is_some_and(|recovery| !recovery.quiet);
-        if in_doubt || self.distrusted || self.access != Access::Replay {
+        if in_doubt || self.junction.is_some() || self.distrusted || self.access != Access::Replay {
             return None;
         }
         let complete = match self.history {

@@ -1,10 +1,12 @@
 //! Stands between an engine's sockets and the bridge's, PUB/SUB and ROUTER/DEALER, and does to their messages what networks, full
 //! buffers and dying engines do. Made of the `zeromq` crate, which knows nothing of the sockets under test.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::mpsc;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use zeromq::{DealerSocket, PubSocket, RouterSocket, Socket, SocketRecv, SocketSend, SubSocket, ZmqMessage};
@@ -56,7 +58,9 @@ enum Command {
 impl Proxy {
     pub(crate) async fn start(engine: Engine, seed: u64) -> Self {
         let (mut publish, mut router) = (PubSocket::new(), RouterSocket::new());
-        let live = publish.bind("tcp://127.0.0.1:0").await.unwrap().to_string();
+        let published = publish.bind("tcp://127.0.0.1:0").await.unwrap().to_string();
+        let relay = Relay::start(published.trim_start_matches("tcp://").to_owned()).await;
+        let live = format!("tcp://{}", relay.address);
         let replay = router.bind("tcp://127.0.0.1:0").await.unwrap().to_string();
         let mut subscriber = SubSocket::new();
         subscriber.connect(&engine.live()).await.unwrap();
@@ -68,7 +72,7 @@ impl Proxy {
             dice: Dice::new(seed),
             weather: Weather::default(),
             made: Made::default(),
-            live: live.clone(),
+            relay,
             publish,
             late: None,
             answers,
@@ -99,8 +103,8 @@ struct Running {
     dice: Dice,
     weather: Weather,
     made: Made,
-    /// Endpoint of `publish`, which is bound there again after hanging up.
-    live: String,
+    /// What the bridge connects to instead of `publish`.
+    relay: Relay,
     publish: PubSocket,
     /// A message that lets the next one pass.
     late: Option<ZmqMessage>,
@@ -138,7 +142,7 @@ impl Running {
                         self.weather = weather;
                         self.pass_late().await;
                     }
-                    Some(Command::HangUp) => self.hang_up().await,
+                    Some(Command::HangUp) => self.hang_up(),
                     Some(Command::Made(reply)) => reply.send(self.made).unwrap(),
                     None => return,
                 },
@@ -184,13 +188,9 @@ impl Running {
         }
     }
 
-    async fn hang_up(&mut self) {
+    fn hang_up(&mut self) {
         self.late = None;
-        std::mem::replace(&mut self.publish, PubSocket::new()).close().await;
-        // The port is free once the old listener is.
-        while self.publish.bind(&self.live).await.is_err() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        self.relay.hang_up.send_modify(|times| *times += 1);
     }
 
     /// A request at our ROUTER: asked of the engine on a connection of its own, whose answers go back under the asker's name.
@@ -243,6 +243,40 @@ async fn pass_on(engine: Engine, request: Vec<Bytes>, asker: Bytes, fate: Fate, 
         if is_end {
             return;
         }
+    }
+}
+
+/// Passes on the bytes of connections, all of which can be ended at once: sockets of the `zeromq` crate may keep some that their
+/// last owner has left.
+struct Relay {
+    address: SocketAddr,
+    /// How often it hung up.
+    hang_up: watch::Sender<u64>,
+    _task: JoinSet<()>,
+}
+
+impl Relay {
+    async fn start(to: String) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (hang_up, hung_up) = watch::channel(0);
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            let mut pipes = JoinSet::new();
+            loop {
+                let (mut caller, _) = listener.accept().await.unwrap();
+                let (to, mut hung_up) = (to.clone(), hung_up.clone());
+                hung_up.mark_unchanged();
+                pipes.spawn(async move {
+                    let mut called = TcpStream::connect(to).await.unwrap();
+                    tokio::select! {
+                        _ = tokio::io::copy_bidirectional(&mut caller, &mut called) => {}
+                        _ = hung_up.changed() => {}
+                    }
+                });
+            }
+        });
+        Self { address, hang_up, _task: task }
     }
 }
 
