@@ -17,6 +17,9 @@ use crate::view::{Pool, ROW_PERIOD_MS, Refreshed, RoutesBy, Rows, Tokenizers, Vi
 /// A heartbeat older than this means that the bridge is gone.
 pub const BRIDGE_SILENT_MS: u64 = 3_000;
 
+/// Events of a prompt are in the index so long after its first byte at the latest, where they come in order.
+pub const EVENTS_MS: u64 = 1_000;
+
 /// Prompts kept until events tell: those of the last moments, in all and of one target.
 const RECENT: (usize, usize) = (256, 256);
 /// Prompts kept of targets without events.
@@ -173,5 +176,10 @@ impl Vm {
 
 /// Whether nothing but its answers will ever tell what `target` holds.
 pub fn without_events(pool: &Pool, target: TargetId) -> bool {
-    pool.targets.iter().any(|entry| entry.id == target && entry.source == SourceState::None)
+    is_source(pool, target, SourceState::None)
+}
+
+/// Whether the source of `target` is in this state.
+pub fn is_source(pool: &Pool, target: TargetId, state: SourceState) -> bool {
+    pool.targets.iter().any(|entry| entry.id == target && entry.source == state)
 }

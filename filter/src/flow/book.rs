@@ -6,14 +6,14 @@ use kv_routing::block::marks;
 use kv_routing::policy::{BookingId, BookingRequest, Checkpoints, Choice, RecentId};
 use kv_routing::target::TargetId;
 use kv_routing::tokens::PreparedPrompt;
-use kv_routing::wire::{Decision, Imagined, TargetEntry, UnixMillis};
+use kv_routing::wire::{Decision, Imagined, SourceState, TargetEntry, UnixMillis};
 
 use super::prefill::Call;
 use super::prompt::{Asked, Prompt};
 use super::usage::UsageTail;
 use crate::host::Host;
 use crate::view::Pool;
-use crate::vm::{Vm, without_events};
+use crate::vm::{EVENTS_MS, Vm, is_source, without_events};
 
 /// A routed request.
 #[derive(Debug)]
@@ -87,8 +87,12 @@ impl Pending {
         let target = by.unwrap_or(self.decision.target);
         let moved = self.decision.target != target;
         let decision = Decision { target, answered, ..self.decision };
-        if let Some(recent) = self.recent.filter(|_| moved || !answered) {
-            vm.recent.retract(recent);
+        match self.recent {
+            Some(recent) if moved || !answered => vm.recent.retract(recent),
+            Some(recent) if is_source(pool, target, SourceState::Exact) => {
+                vm.recent.shorten(recent, UnixMillis(now.0.saturating_add(EVENTS_MS)));
+            }
+            _ => {}
         }
         if answered && (moved || without_events(pool, target)) {
             vm.count_as_held(pool, &decision, now);

@@ -56,14 +56,36 @@ fn events_and_time_end_a_prediction() {
     stage.envoy.pass(10);
     assert_eq!(routed(&mut stage, 0, 0..800), (first, "exact".into(), 50));
 
+    // Its first byte is there, so events would have told if it had kept anything.
     let exchange = stage.prompt(10_000..10_800);
     stage.finish(0, &exchange);
-    stage.envoy.pass(PREDICT_MS - 100);
-    stage.heartbeat();
+    stage.envoy.pass(900);
     assert_eq!(routed(&mut stage, 0, 10_000..10_800).1, "predicted");
-    stage.envoy.pass(PREDICT_MS);
+    let exchange = stage.prompt(20_000..20_800);
+    stage.finish(0, &exchange);
+    stage.envoy.pass(1_100);
     stage.heartbeat();
-    assert_eq!(routed(&mut stage, 0, 10_000..10_800).2, 0);
+    assert_eq!(routed(&mut stage, 0, 20_000..20_800).2, 0);
+}
+
+#[test]
+fn before_its_first_byte_or_where_events_are_missing_only_time_ends_a_prediction() {
+    let mut stage = stage(SourceState::Warm);
+    let exchange = stage.prompt(0..800);
+    stage.finish(0, &exchange);
+    stage.prompt(10_000..10_800);
+    for (after, expected) in [(PREDICT_MS - 100, 50), (PREDICT_MS, 0)] {
+        stage.envoy.pass(after);
+        stage.heartbeat();
+        // What is asked for counts as held anew, so each is asked of another prompt's beginning.
+        let found = |stage: &Stage, from: u32| {
+            let vm = &stage.threads[0].vm;
+            let pool = vm.view.pools()[0].clone();
+            let overlaps = vm.predicted(&pool, &chain_of(from..from + 800), UnixMillis(stage.envoy.millis()));
+            overlaps.0.first().map_or(0, |(_, overlap)| overlap.total())
+        };
+        assert_eq!([found(&stage, 0), found(&stage, 10_000)], [expected; 2]);
+    }
 }
 
 #[test]

@@ -1,6 +1,5 @@
-//! Prompts routed lately: they count as held by their targets for a time, whatever events tell meanwhile. A block that is
-//! stored and evicted within that time is still counted: to look each prompt up in the index for each request would cost more than
-//! the few that are wrong.
+//! Prompts routed lately: they count as held by their targets for a time, or until events must have told of them. To look each one
+//! up in the index for each request would cost more than the few blocks that come and go in between.
 //!
 //! The first of a burst of siblings decides for all of them, long before its target has stored anything. Where a target
 //! publishes no events at all, nothing else is ever known of its cache.
@@ -66,6 +65,13 @@ impl RecentPrompts {
     /// Takes a prompt back: its target did not compute it. One that has gone already, or was routed anew, stays as it is.
     pub fn retract(&mut self, id: RecentId) {
         self.list.retain(|(known, _)| *known != id);
+    }
+
+    /// Has a prompt count no longer than `until`: by then events tell what became of it.
+    pub fn shorten(&mut self, id: RecentId, until: UnixMillis) {
+        if let Some((_, prompt)) = self.list.iter_mut().find(|(known, _)| *known == id) {
+            prompt.until = prompt.until.min(until);
+        }
     }
 
     /// All prompts, the latest first.
@@ -147,6 +153,17 @@ mod tests {
         assert_eq!(found(&recent, &ten, 10), [(2, 10)]);
         recent.retract(second);
         assert!(found(&recent, &ten, 10).is_empty());
+    }
+
+    #[test]
+    fn what_events_tell_of_counts_no_longer_and_is_never_prolonged() {
+        let mut recent = RecentPrompts::new(8, 8);
+        let ten = chain(0, 10);
+        let id = recent.add(prompt(2, &ten, 100), UnixMillis(0));
+        recent.shorten(id, UnixMillis(30));
+        recent.shorten(id, UnixMillis(60));
+        assert_eq!(found(&recent, &ten, 29), [(2, 10)]);
+        assert!(found(&recent, &ten, 30).is_empty());
     }
 
     #[test]
