@@ -1,4 +1,4 @@
-use kv_routing::block::{HashSeed, marks};
+use kv_routing::block::{HEAD_TOKENS, HashSeed, marks};
 use kv_routing::wire::keys;
 
 use crate::stage::{Stage, Thread, chain_of, completion, target, tokens};
@@ -7,7 +7,7 @@ use crate::stage::{Stage, Thread, chain_of, completion, target, tokens};
 fn decisions_reach_the_bridge_with_its_next_push() {
     let mut stage = Stage::new();
     stage.holds(2, 0..32);
-    let exchange = stage.prompt(0..100);
+    let exchange = stage.prompt(0..300);
     stage.threads[0].tick();
     assert!(stage.heartbeat().decisions.is_empty(), "nobody has computed the prompt yet");
     let first = stage.endpoints(0, &exchange)[0].clone();
@@ -16,10 +16,10 @@ fn decisions_reach_the_bridge_with_its_next_push() {
     stage.threads[0].tick();
     let reply = stage.heartbeat();
     let [decision] = &reply.decisions[..] else { panic!("{:?}", reply.decisions) };
-    let chain = chain_of(0..100);
-    assert_eq!((decision.prompt_tokens, decision.blocks, decision.predicted_blocks), (100, 6, 2));
-    assert_eq!((decision.certain_blocks, &decision.marks), (6, &marks(&chain)));
-    assert_eq!((&decision.head, decision.seed), (&tokens(0..64), HashSeed::default().value()));
+    let chain = chain_of(0..300);
+    assert_eq!((decision.prompt_tokens, decision.blocks, decision.predicted_blocks), (300, 18, 2));
+    assert_eq!((decision.certain_blocks, &decision.marks), (18, &marks(&chain)));
+    assert_eq!((&decision.head, decision.seed), (&tokens(0..HEAD_TOKENS as u32), HashSeed::default().value()));
     assert!(decision.answered && !decision.adapter);
     assert_eq!(first, "10.0.0.2:8000");
     assert_eq!(decision.target, stage.targets[1].id);

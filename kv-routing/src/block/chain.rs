@@ -56,7 +56,7 @@ pub fn chain(tokens: &[TokenId], block_size: BlockSize, seed: HashSeed) -> Vec<S
 }
 
 /// Tokens at the beginning of a prompt that a hasher keeps, for whoever must see why an engine has others.
-pub const HEAD_TOKENS: usize = 64;
+pub const HEAD_TOKENS: usize = 256;
 
 /// Hashes a prompt while it is being tokenized. `Clone` forks it, which lets a cached conversation prefix be continued.
 #[derive(Clone, Debug)]

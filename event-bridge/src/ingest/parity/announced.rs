@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use kv_routing::block::{HashSeed, SequenceHash, TokenId};
+use kv_routing::block::{BlockSize, HashSeed, SequenceHash, TokenId};
 
 use crate::engine::Stored;
 use crate::ingest::residency::hash_seed;
@@ -16,11 +16,21 @@ const CONTINUATION_TOKENS: usize = 64;
 
 /// A store, in brief.
 #[derive(Debug)]
-pub(super) struct Piece {
+struct Store {
     /// The block before it; `None` at the beginning of a chain.
-    pub(super) behind: Option<SequenceHash>,
+    behind: Option<SequenceHash>,
     /// Its first tokens.
-    pub(super) tokens: Box<[TokenId]>,
+    tokens: Box<[TokenId]>,
+    page: u32,
+    seed: Option<HashSeed>,
+    adapter: bool,
+}
+
+/// What an engine announced in the place of a prompt's block and those behind it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Piece<'a> {
+    /// Its first tokens.
+    pub(super) tokens: &'a [TokenId],
     /// Tokens of a page.
     pub(super) page: u32,
     /// `None` when the engine names its adapter by number only.
@@ -28,11 +38,21 @@ pub(super) struct Piece {
     pub(super) adapter: bool,
 }
 
+/// The beginning of a prompt.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Beginning<'a> {
+    pub(super) tokens: &'a [TokenId],
+    /// Its full blocks.
+    pub(super) chain: &'a [SequenceHash],
+    pub(super) block_size: BlockSize,
+    pub(super) seed: HashSeed,
+}
+
 /// Latest stores, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Announced {
-    roots: VecDeque<Piece>,
-    continuations: VecDeque<Piece>,
+    roots: VecDeque<Store>,
+    continuations: VecDeque<Store>,
 }
 
 impl Announced {
@@ -48,7 +68,7 @@ impl Announced {
         if list.len() == most {
             list.pop_front();
         }
-        list.push_back(Piece {
+        list.push_back(Store {
             behind,
             tokens: ids.iter().take(tokens).copied().collect(),
             page,
@@ -58,14 +78,30 @@ impl Announced {
         });
     }
 
-    /// Stores right behind `block`, the latest first; beginnings of chains for `None`.
-    pub(super) fn behind(&self, block: Option<SequenceHash>) -> impl Iterator<Item = &Piece> {
-        let list = if block.is_none() { &self.roots } else { &self.continuations };
-        list.iter().rev().filter(move |piece| piece.behind == block)
+    /// What was announced behind the first `agreed` blocks of a prompt, the latest first: what follows there in stores that begin with
+    /// some of them.
+    pub(super) fn behind<'a>(&'a self, prompt: Beginning<'a>, agreed: usize) -> impl Iterator<Item = Piece<'a>> {
+        let stores = self.continuations.iter().rev().chain(self.roots.iter().rev());
+        stores.filter_map(move |store| store.behind(prompt, agreed))
     }
 
     pub(super) fn clear(&mut self) {
         self.roots.clear();
         self.continuations.clear();
+    }
+}
+
+impl Store {
+    fn behind(&self, prompt: Beginning<'_>, agreed: usize) -> Option<Piece<'_>> {
+        let before = match self.behind {
+            None => 0,
+            Some(behind) => prompt.chain.get(..agreed)?.iter().position(|block| *block == behind)? + 1,
+        };
+        let block = prompt.block_size.tokens() as usize;
+        let same = prompt.tokens.get(before * block..agreed * block)?;
+        let tokens = self.tokens.strip_prefix(same)?;
+        // Other seeds make other blocks of the same tokens.
+        let follows = before == agreed || (self.seed == Some(prompt.seed) && !tokens.is_empty());
+        follows.then_some(Piece { tokens, page: self.page, seed: self.seed, adapter: self.adapter })
     }
 }

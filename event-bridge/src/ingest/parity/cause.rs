@@ -114,14 +114,19 @@ pub(super) struct Wanted<'a> {
 }
 
 /// Why `piece` stands where `wanted` should; `likeness` is theirs.
-pub(super) fn guess(wanted: &Wanted<'_>, piece: &Piece, likeness: Likeness, vocabulary: Option<&Vocabulary>) -> Cause {
+pub(super) fn guess(
+    wanted: &Wanted<'_>,
+    piece: &Piece<'_>,
+    likeness: Likeness,
+    vocabulary: Option<&Vocabulary>,
+) -> Cause {
     let compared = wanted.tokens.len().min(piece.tokens.len());
     let (leading, run) = likeness;
     if compared == 0 {
         return Cause::Unknown;
     }
     if leading < compared {
-        let same_ids = run >= RUN && !foreign(wanted.tokens, &piece.tokens, vocabulary);
+        let same_ids = run >= RUN && !foreign(wanted.tokens, piece.tokens, vocabulary);
         return if same_ids { Cause::Template } else { Cause::Tokenizer };
     }
     let block = wanted.block_size.tokens();

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use kv_routing::block::{SequenceHash, TokenId, chain, mark_depths};
+use kv_routing::block::{TokenId, chain, mark_depths};
 
-use super::announced::{Announced, Piece};
+use super::announced::{Announced, Beginning, Piece};
 use super::cause::{Cause, Wanted, guess, likeness};
 use super::{Evidence, Prompt};
 
@@ -51,20 +51,20 @@ fn explain_one(prompt: &Prompt, announced: &Announced, evidence: &Evidence<'_>) 
     let Some(at) = within_head.or((agreed == 0).then_some(0)) else { return Finding::unknown(agreed, bound) };
     let block = block_size.tokens() as usize;
     let tokens = prompt.head.get(at * block..).unwrap_or_default();
-    let behind: Option<SequenceHash> = at.checked_sub(1).and_then(|before| head.get(before)).copied();
+    let beginning = Beginning { tokens: &prompt.head, chain: &head, block_size, seed: prompt.seed };
     let wanted = Wanted { tokens, seed: prompt.seed, adapter: prompt.adapter, block_size };
-    let alike = announced.behind(behind).map(|piece| (likeness(tokens, &piece.tokens), piece));
+    let alike = announced.behind(beginning, at).map(|piece| (likeness(tokens, piece.tokens), piece));
     // Of equally similar ones the latest.
     let best = alike.reduce(|best, next| if next.0 > best.0 { next } else { best });
-    let cause = best.map_or(Cause::Unknown, |(likeness, piece)| guess(&wanted, piece, likeness, evidence.vocabulary));
+    let cause = best.map_or(Cause::Unknown, |(likeness, piece)| guess(&wanted, &piece, likeness, evidence.vocabulary));
     let at = u32::try_from(at).unwrap_or(u32::MAX);
     Finding {
         cause: behind_agreement(at, cause),
         agreed_blocks: at,
         differs_before: at + 1,
         filter_tokens: shown(tokens),
-        engine_tokens: best.map(|(_, piece)| shown(&piece.tokens)).unwrap_or_default(),
-        engine_page: best.map(|(_, Piece { page, .. })| *page),
+        engine_tokens: best.map(|(_, piece)| shown(piece.tokens)).unwrap_or_default(),
+        engine_page: best.map(|(_, Piece { page, .. })| page),
     }
 }
 

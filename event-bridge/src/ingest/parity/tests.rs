@@ -1,8 +1,9 @@
-use kv_routing::block::{chain, marks};
+use kv_routing::block::{HEAD_TOKENS, chain, marks};
 use kv_routing::index::IndexLimits;
 use kv_routing::target::TargetId;
 use kv_routing::wire::{PoolId, UnixMillis};
 
+use super::announced::Beginning;
 use super::*;
 use crate::engine::{EngineHash, Event, Removed, Tokens};
 use crate::ingest::residency::{Blocks, Bounds, Context};
@@ -98,7 +99,7 @@ impl Stage {
             blocks: chain.len() as u32,
             certain_blocks: chain.len() as u32,
             marks: marks(&chain),
-            head: tokens[..64].to_vec(),
+            head: tokens[..HEAD_TOKENS.min(tokens.len())].to_vec(),
             seed: seed.value(),
             adapter,
             shadow: None,
@@ -298,12 +299,27 @@ fn a_difference_behind_a_common_beginning_is_found_there() {
     stage.serve(&common, 5, |stage, number| stage.stores(&prompt(&[&common[..], &[7]].concat(), number)));
     let finding = stage.failed();
     assert_eq!((finding.cause, finding.agreed_blocks, finding.differs_before), (Cause::Template, 2, 3));
-    assert_eq!(finding.filter_tokens, prompt(&common, 4)[32..64]);
-    let long = ids(1..200);
+    assert_eq!(finding.filter_tokens, prompt(&common, 4)[32..96]);
+    assert_eq!(finding.engine_tokens[..6], [33, 34, 35, 36, 7, 5000]);
+}
+
+#[test]
+fn a_difference_behind_a_long_beginning_is_shown_as_far_as_tokens_are_kept() {
+    let within = ids(1..200);
     let mut stage = Stage::new();
-    stage.serve(&long, 5, |stage, number| stage.stores(&prompt(&[&long[..], &[7]].concat(), number)));
+    stage.serve(&within, 5, |stage, number| stage.stores(&prompt(&[&within[..], &[7]].concat(), number)));
     let finding = stage.failed();
-    assert_eq!((finding.cause, finding.agreed_blocks, finding.differs_before), (Cause::Template, 9, 13));
+    assert_eq!((finding.cause, finding.agreed_blocks, finding.differs_before), (Cause::Template, 12, 13));
+    assert_eq!(finding.filter_tokens, prompt(&within, 4)[192..HEAD_TOKENS]);
+    let theirs = prompt(&[&within[..], &[7]].concat(), 4);
+    assert_eq!(finding.engine_tokens, theirs[192..HEAD_TOKENS], "out of one store from the first token on");
+    let beyond = ids(1..400);
+    let mut stage = Stage::new();
+    stage.serve(&beyond, 5, |stage, number| stage.stores(&prompt(&[&beyond[..], &[7]].concat(), number)));
+    let finding = stage.failed();
+    assert_eq!(finding.cause, Cause::Template);
+    assert!(finding.agreed_blocks <= 24 && finding.differs_before > 24, "block 24 differs: {finding:?}");
+    assert!(finding.filter_tokens.is_empty());
 }
 
 #[test]
@@ -384,7 +400,9 @@ fn what_is_kept_is_bounded() {
         stage.answers(&prompt(&ids(5..8), number));
     }
     assert_eq!((stage.verifier.pending.len(), stage.verifier.counts().open), (MOST_PENDING, 500 - MOST_PENDING as u64));
-    assert_eq!(stage.verifier.announced.behind(None).count(), 32);
+    let block_size = BlockSize::new(BLOCK).unwrap();
+    let anything = Beginning { tokens: &[], chain: &[], block_size, seed: HashSeed::default() };
+    assert_eq!(stage.verifier.announced.behind(anything, 0).count(), 32);
     stage.judge(PATIENCE);
     assert_eq!((stage.verifier.pending.len(), stage.verifier.missing.len()), (0, FAIL_AFTER));
 }
