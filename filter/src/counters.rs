@@ -99,23 +99,43 @@ counters! {
 
     /// Prompts tokenized by the bridge, as the core cannot: exact, but hundreds of times slower.
     BridgeTokenized = "bridge_tokenized",
-    /// Prefill calls sent.
+    /// Prefill calls: every one is counted below as `prefills`, `rejected`, `failed` or `unheard`, or is under way.
     HandoffCalls = "handoff.calls",
-    /// Prefill calls without an answer, or answered with 408, 429 or 500 and above.
+    /// Prefill calls that Envoy did not send, without an answer, or answered with 408, 429 or 500 and above.
     HandoffFailed = "handoff.failed",
+    /// Prefill calls answered with another 4xx: the request's own fault, and its answer.
+    HandoffRejected = "handoff.rejected",
+    /// Prefill calls beside a decode call, whose answer interests nobody: that of the decode call had begun, or the client had left.
+    HandoffUnheard = "handoff.unheard",
     /// Prefill answers without transfer parameters, or a worker that does not say what the protocol needs: the pool is misconfigured.
     HandoffMisconfigured = "handoff.misconfigured",
     /// Decode calls whose prompt is prefilled elsewhere.
     HandoffDecodes = "handoff.decodes",
-    /// Requests served whole although their pool has targets of its own for prefill or decode.
+    /// Requests served whole although their pool has targets of its own for prefill or decode; why is counted below.
     HandoffWhole = "handoff.whole",
-    /// Requests for which no prefill call was left.
+    /// Requests refused by such a pool; why is counted below, too.
+    HandoffRefused = "handoff.refused",
+    /// Not handed over: no prefill target can be chosen.
+    HandoffNoPrefill = "handoff.no_prefill",
+    /// Not handed over: every prefill target is over a threshold.
+    HandoffPrefillBusy = "handoff.prefill_busy",
+    /// Not handed over: no decode target can be chosen.
+    HandoffNoDecode = "handoff.no_decode",
+    /// Not handed over: every decode target is over a threshold.
+    HandoffDecodeBusy = "handoff.decode_busy",
+    /// Not handed over: little of the prompt is uncached at the decode target.
+    HandoffShort = "handoff.short",
+    /// Not handed over: no prefill call was left.
     HandoffOverLimit = "handoff.over_limit",
-    /// Decode calls for one token, made because the client had left and the prefill engine held the blocks: they are free.
+    /// Not handed over: no prefill call worked out.
+    HandoffGivenUp = "handoff.given_up",
+    /// Not handed over: the prefill engine finished the answer by itself.
+    HandoffFinished = "handoff.finished",
+    /// Decode calls for one token, made because nobody else would fetch the blocks that the prefill engine held: they are free.
     HandoffFreed = "handoff.freed",
     /// Those that failed, so that the engine holds the blocks until its own timeout.
     HandoffFreeFailed = "handoff.free_failed",
-    /// Prefill calls that were answered while somebody waited.
+    /// Prefill calls that were answered well.
     HandoffPrefills = "handoff.prefills",
     /// Microseconds these took: queueing and computing at the prefill engine.
     HandoffPrefillUs = "handoff.prefill_us",

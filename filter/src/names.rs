@@ -11,6 +11,12 @@ pub const MODEL: &str = "x-gateway-model-name";
 /// Protocol of a decode call whose prompt was prefilled elsewhere. What was handed over can be fetched once, so such a call must not be repeated
 /// when it may have reached an engine: Envoy's routes can match on it.
 pub const HANDOFF: &str = "x-kv-router-handoff";
+/// Response header of an answer that says that a prefill failed beside its decode call: whoever sent the request may repeat it at once.
+pub const AGAIN: &str = "x-kv-router-again";
+/// Which attempt at a request this is, where Envoy says so.
+pub const ATTEMPT: &str = "x-envoy-attempt-count";
+/// How often Envoy repeats a request, instead of what its route says.
+pub const RETRIES: &str = "x-envoy-max-retries";
 /// Request headers only the filter may set: a client's copy is removed, whatever the path.
 pub const OWN_HEADERS: [&str; 5] = [DESTINATION, RANK, MODEL, HANDOFF, PREFILLER_HEADER];
 /// Response header with the decision, when configured.

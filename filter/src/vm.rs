@@ -168,6 +168,9 @@ impl Vm {
             return;
         }
         self.refresh(host, now);
+        if self.prefills.end_elsewhere(&mut self.ledger, now) {
+            self.rows.touch();
+        }
         self.rows.verify(host, &self.counters, now);
         self.flush_row(host, now);
         self.flush_feed(host, now);

@@ -14,8 +14,14 @@ const ANSWER: &[u8] = br#"{"choices":[{"finish_reason":"length"}],"kv_transfer_p
 "remote_port":5600,"tp_size":1}}"#;
 
 fn main() {
-    let transfer =
-        Transfer { id: 1 << 62, bootstrap_host: "10.0.0.7", bootstrap_port: 8998, ranks: 1, engine_id: Some("e") };
+    let transfer = Transfer {
+        id: 1 << 62,
+        bootstrap_host: "10.0.0.7",
+        bootstrap_port: 8998,
+        ranks: 1,
+        engine_id: Some("e"),
+        told_tools: false,
+    };
     for line in stdin().lock().lines() {
         let body = line.unwrap();
         for protocol in [Protocol::Nixl, Protocol::Mooncake] {

@@ -211,6 +211,8 @@ pub(super) struct RawDisaggregation {
     pub(super) min_uncached_ratio: Option<f64>,
     pub(super) prefill_busy_tokens: Option<u64>,
     pub(super) prefill_timeout_ms: Option<u32>,
+    pub(super) prefill_retries: Option<u32>,
+    pub(super) decode_retries: Option<u32>,
     pub(super) topology: Option<RawTopology>,
     pub(super) max_waits: Option<u32>,
     pub(super) max_wait_bytes: Option<u32>,

@@ -86,6 +86,10 @@ fn refusals_name_the_field() {
         policy(r#""mode": "kv", "disaggregation": {"prefill_timeout_ms": 0}"#),
         ["/policies/p/disaggregation/prefill_timeout_ms"]
     );
+    for field in ["prefill_retries", "decode_retries"] {
+        let rules = format!(r#""mode": "kv", "disaggregation": {{"{field}": 9}}"#);
+        assert_eq!(policy(&rules), [format!("/policies/p/disaggregation/{field}")]);
+    }
     let rule = |rule: &str| pointers(&document(r#""mode": "kv""#, rule));
     assert_eq!(rule(r#"{"policy": "q"}"#), ["/rules/0/policy"]);
     assert_eq!(rule(r#"{"policy": "p", "when": {"model": ["qwen", "gpt"]}}"#), ["/rules/0/when/model/1"]);

@@ -8,7 +8,7 @@ use kv_routing::target::TargetId;
 use kv_routing::tokens::PreparedPrompt;
 use kv_routing::wire::{Decision, Imagined, SourceState, TargetEntry, UnixMillis};
 
-use super::prefill::Call;
+use super::prefill::{Call, Freeing};
 use super::prompt::{Asked, Prompt};
 use super::usage::UsageTail;
 use crate::host::Host;
@@ -33,12 +33,25 @@ pub(super) struct Routed {
     pub(super) pending: Option<Pending>,
     /// The prefill elsewhere, while it may be under way.
     pub(super) prefill: Option<Call>,
-    /// When the decode call of a request prefilled elsewhere was let go, or the last phase of it ended (nanoseconds).
-    pub(super) handed_at: Option<u64>,
+    /// Of a request prefilled elsewhere.
+    pub(super) by: HandedBy,
     /// Whether its answer is streamed.
     pub(super) streams: bool,
     /// Last bytes of the response, while they may hold the engine's report.
     pub(super) usage: Option<UsageTail>,
+}
+
+/// What is remembered of a hand-over; nothing of a request that was not handed over.
+#[derive(Debug, Default)]
+pub(super) struct HandedBy {
+    /// The prefill target.
+    pub(super) target: Option<TargetId>,
+    /// When the decode call was let go, or the last phase of it ended (nanoseconds).
+    pub(super) at: Option<u64>,
+    /// Whether the request may be repeated at once when both calls, made together, fail.
+    pub(super) may_repeat: bool,
+    /// The decode call, until it is known to reach an engine that accepts it.
+    pub(super) unfetched: Option<Box<Freeing>>,
 }
 
 /// Prompt tokens believed to be cached on the target.

@@ -59,6 +59,7 @@ impl Flow {
             State::Asking(asking) => self.on_tokenized(vm, host, *asking, answer),
             State::Handing(handing) => self.take_prefill(vm, host, handing, answer),
             State::Left(handing) => self.take_left(vm, host, handing, answer),
+            State::Freeing(freeing) => self.take_freed(vm, host, *freeing, answer),
             State::Routed(routed) => self.note_prefill(vm, host, routed, answer),
             other => {
                 self.state = other;

@@ -26,6 +26,9 @@ impl Flow {
         self.timings.lookup = self.lap(host);
         let checkpoints = Checkpoints::of(&prompt.prepared.chain);
         let (plan, mut said) = self.choose(vm, host, &asked, &prompt, &overlaps, &checkpoints, now);
+        if let Some(why) = said.whole {
+            vm.counters.count(host, why.into());
+        }
         let choice = match plan.outcome {
             Outcome::Chosen(choice) => choice,
             Outcome::Pass(reason) => return self.unrouted(vm, host, reason.into()),
@@ -60,8 +63,9 @@ impl Flow {
         if silence.is_some() {
             vm.counters.count(host, Counter::RoutedStale);
         }
+        let targets = vm.prefills.without_failed(&pool.targets, now);
         let situation = Situation {
-            targets: &pool.targets,
+            targets: &targets,
             loads: &loads,
             phase: Phase::Whole,
             prompt_tokens: prompt.prepared.tokens,

@@ -12,18 +12,29 @@ impl Flow {
                 let now = millis(host.now_nanos());
                 vm.ledger.end(routed.booking, routed.failed);
                 routed.settle(vm, host, false, now);
-                if let Some(call) = routed.prefill {
-                    call.end(vm, false);
+                routed.end_prefill(vm, host);
+                if let Some(unfetched) = routed.by.unfetched {
+                    unfetched.forget(vm);
+                    if (routed.first_byte || !is_connected(host))
+                        && vm.held.call_root(host, &vm.queue, self.root).is_ok()
+                    {
+                        self.state = State::Freeing(unfetched);
+                    }
                 }
                 vm.rows.touch();
                 vm.flush_row(host, now);
             }
             State::Handing(handing) => self.leave(vm, host, handing),
-            left @ State::Left(_) => self.state = left,
+            left @ (State::Left(_) | State::Freeing(_)) => self.state = left,
             State::Reading(..) | State::Preparing(_) | State::Asking(_) => {
                 vm.counters.count(host, Unrouted::EndedEarly.counter());
             }
             State::Fresh | State::Passed | State::Over => {}
         }
     }
+}
+
+/// Whether Envoy has sent the request to an endpoint.
+fn is_connected(host: &impl Host) -> bool {
+    host.attribute(&["upstream", "address"]).is_some_and(|address| !address.is_empty())
 }

@@ -58,7 +58,7 @@ pub use prefill::Prefills;
 
 use book::Routed;
 use bridge::Asking;
-use prefill::Handing;
+use prefill::{Freeing, Handing};
 use prompt::Waiting;
 
 /// State of one request.
@@ -86,6 +86,8 @@ enum State {
     Handing(Box<Handing>),
     /// The same when its client has left: what that call leaves on the engine is yet to be freed.
     Left(Box<Handing>),
+    /// What was prefilled for it is being freed, as nobody else fetches it.
+    Freeing(Box<Freeing>),
     Passed,
     Routed(Box<Routed>),
     Over,
@@ -210,6 +212,9 @@ impl Stream {
         if let Ok(mut flow) = self.flow.try_borrow_mut() {
             flow.on_done(vm, host);
             vm.held.drop_context(self.context, flow.has_left());
+            if matches!(flow.state, State::Freeing(_)) {
+                vm.held.await_root(flow.root, self.context, Rc::clone(&self.flow));
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use kv_routing::openai::{Endpoint, InferenceRequest};
 use kv_routing::policy::document::{
-    Disaggregation, Document, ExplainLevel, Facts, Mode, Policy, RuleSet, Selection, SessionKey, Shadow,
+    Disaggregation, Document, ExplainLevel, Facts, Mode, Overload, Policy, RuleSet, Selection, SessionKey, Shadow,
 };
 use kv_routing::policy::session::{self, SessionId};
 use kv_routing::policy::{Choice, Hints, Outcome, Plan, Rng, Situation, SplitMix64, Whole, plan, prefix_key};
@@ -45,6 +45,8 @@ pub(super) struct Said {
     pub(super) handoff: Option<Disaggregation>,
     /// Why it is not, in a pool where others are.
     pub(super) whole: Option<Whole>,
+    /// How requests are answered that nobody can take.
+    pub(super) overload: Overload,
 }
 
 impl Ruled {
@@ -162,6 +164,7 @@ impl Asked {
             imagined: imagined.map(|imagined| self.imagined(&imagined, situation)),
             handoff: plan.decode.is_some().then(|| policy.disaggregation.clone()),
             whole: plan.whole,
+            overload: policy.overload,
         };
         (plan, said)
     }
@@ -195,7 +198,14 @@ impl Asked {
             _ => *situation,
         };
         let real = imaginary.is_none();
-        let plan = plan(&situation, policy, self.handoff(), &hints, imaginary.unwrap_or(&mut vm.rng));
+        let plan = plan(
+            &situation,
+            policy,
+            self.pool.manifest.handoff,
+            self.fits_handoff(),
+            &hints,
+            imaginary.unwrap_or(&mut vm.rng),
+        );
         if let (true, Outcome::Chosen(choice), Some((id, ttl))) = (real, &plan.outcome, session)
             && let Some(target) = chosen(choice, &situation)
         {

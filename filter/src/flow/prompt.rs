@@ -141,6 +141,7 @@ impl Flow {
         match std::mem::replace(&mut self.state, State::Over) {
             State::Preparing(waiting) => self.slice(vm, host, waiting),
             State::Handing(handing) => self.send_prefill(vm, host, handing),
+            State::Freeing(freeing) => self.free(vm, host, freeing),
             _ => Next::Release,
         }
     }

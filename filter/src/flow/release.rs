@@ -4,7 +4,7 @@ use kv_routing::policy::document::ExplainLevel;
 use kv_routing::policy::{BookingId, Checkpoints, Choice, Explanation, HandoffShown, Rung, Trace, Whole};
 use kv_routing::wire::{TargetEntry, UnixMillis};
 
-use super::book::{Pending, Predicted, Routed, book};
+use super::book::{HandedBy, Pending, Predicted, Routed, book};
 use super::decide::endpoint_list;
 use super::policy::Said;
 use super::prefill::Call;
@@ -26,8 +26,8 @@ pub(super) struct Released<'a> {
     pub(super) prefill: Option<Call>,
     /// Where it was prefilled.
     pub(super) handoff: Option<HandoffShown<'a>>,
-    /// When it was let go, if it was prefilled elsewhere (nanoseconds).
-    pub(super) handed_at: Option<u64>,
+    /// The same for its end.
+    pub(super) by: HandedBy,
 }
 
 impl Flow {
@@ -52,8 +52,8 @@ impl Flow {
         }
         let predicted = predicted(&asked, prompt, choice);
         count(vm, host, prompt, choice, predicted);
-        let released =
-            Released { booking, pending: Some(pending), predicted, prefill: None, handoff: None, handed_at: None };
+        let by = HandedBy::default();
+        let released = Released { booking, pending: Some(pending), predicted, prefill: None, handoff: None, by };
         self.let_go(host, asked, prompt, choice, target, said, released)
     }
 
@@ -69,7 +69,7 @@ impl Flow {
         said: &Said,
         released: Released<'_>,
     ) -> Next {
-        let Released { booking, pending, predicted, prefill, handoff, handed_at } = released;
+        let Released { booking, pending, predicted, prefill, handoff, by } = released;
         self.name_targets(host, &asked, choice, target);
         let explanation = self.explain(host, &asked, prompt, choice, said, handoff);
         self.state = State::Routed(Box::new(Routed {
@@ -83,7 +83,7 @@ impl Flow {
             failed: false,
             pending,
             prefill,
-            handed_at,
+            by,
             streams: asked.stream,
             usage: Some(UsageTail::new(asked.stream)),
             pool: asked.pool,

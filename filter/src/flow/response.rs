@@ -18,7 +18,7 @@ impl Flow {
     pub(super) fn on_response_headers(&mut self, vm: &mut Vm, host: &impl Host) {
         let routed = match &mut self.state {
             State::Routed(routed) => routed,
-            State::Passed | State::Left(_) | State::Over => return,
+            State::Passed | State::Left(_) | State::Freeing(_) | State::Over => return,
             // Envoy answered a request that was still held: 413, a timeout. It must not be released any more.
             State::Fresh | State::Reading(..) | State::Preparing(_) | State::Asking(_) | State::Handing(_) => {
                 return self.on_done(vm, host);
@@ -35,6 +35,12 @@ impl Flow {
             routed.release_prefill(vm, host, false);
         } else if routed.end_phase(vm, host, Counter::HandoffAcceptUs) {
             vm.counters.count(host, Counter::HandoffStreams);
+        }
+        // An engine that refuses the client's body has fetched nothing.
+        if !(ERROR_STATUS..FAILURE_STATUS).contains(&status)
+            && let Some(fetched) = routed.by.unfetched.take()
+        {
+            fetched.forget(vm);
         }
         if let Some(explanation) = routed.explanation.take() {
             host.set_response_header(names::EXPLANATION, explanation.as_bytes());
@@ -65,9 +71,7 @@ impl Routed {
         if !std::mem::replace(&mut self.first_byte, true) {
             let now = millis(host.now_nanos());
             vm.ledger.release_prefill(self.booking);
-            if let Some(call) = self.prefill.take() {
-                call.end(vm, false);
-            }
+            self.end_prefill(vm, host);
             if answered {
                 self.end_phase(vm, host, Counter::HandoffFirstByteUs);
             }
@@ -77,12 +81,22 @@ impl Routed {
         }
     }
 
+    /// Nobody waits for the answer to the prefill call any more.
+    pub(super) fn end_prefill(&mut self, vm: &mut Vm, host: &impl Host) {
+        if let Some(call) = self.prefill.take() {
+            if call.is_own() {
+                vm.counters.count(host, Counter::HandoffUnheard);
+            }
+            call.end(vm, false);
+        }
+    }
+
     /// Adds up the time since its decode call or since the last phase of it, where the answer is streamed: of any other answer, every byte comes
     /// at the end. Whether it is.
     fn end_phase(&mut self, vm: &Vm, host: &impl Host, counter: Counter) -> bool {
-        let Some(began) = self.handed_at.as_mut().filter(|_| self.streams) else { return false };
+        let Some(began) = self.by.at.as_mut().filter(|_| self.streams) else { return false };
         let began = std::mem::replace(began, host.now_nanos());
-        vm.counters.add(host, counter, micros(began, self.handed_at.unwrap_or(began)));
+        vm.counters.add(host, counter, micros(began, self.by.at.unwrap_or(began)));
         true
     }
 
@@ -90,7 +104,7 @@ impl Routed {
     pub(super) fn settle(&mut self, vm: &mut Vm, host: &impl Host, answered: bool, now: UnixMillis) {
         let Some(pending) = self.pending.take() else { return };
         // Whoever decodes has not computed a prompt that was prefilled elsewhere.
-        let by = self.handed_at.is_none().then_some(self.target);
+        let by = self.by.at.is_none().then_some(self.target);
         pending.settle(vm, host, &self.pool, by, answered, now);
     }
 }

@@ -82,6 +82,78 @@ fn the_decode_engine_takes_the_blocks_over_for_one_token() {
     }
 }
 
+/// A request whose decode call was let go.
+fn handed_over(stage: &mut Stage, answer: FakeAnswer) -> Exchange {
+    let body = [&br#"{"stream":true,"max_tokens":0,"#[..], &completion("base", 0..320)[1..]].concat();
+    let exchange = stage.request(0, &body);
+    let number = call(stage, &exchange).number;
+    answered(stage, number, answer);
+    assert!(exchange.is_released(&stage.threads[0].host));
+    exchange
+}
+
+#[test]
+fn what_no_decode_call_came_for_is_freed() {
+    for (protocol, good) in answers() {
+        let mut stage = stage(protocol);
+        let exchange = handed_over(&mut stage, good);
+        assert!(stage.threads[0].vm.prefills.kept() > 0);
+        // Envoy is still connecting.
+        done(&mut stage, &exchange);
+        let Thread { host, vm, .. } = &mut stage.threads[0];
+        host.call_roots(vm);
+        let [sent] = <[FakeCall; 1]>::try_from(under_way(&stage)).unwrap();
+        assert_eq!((&*sent.cluster, sent.caller), ("workers", ROOT));
+        let body: Value = serde_json::from_slice(&sent.body).unwrap();
+        assert_eq!((&body["max_tokens"], &body["stream"]), (&json!(1), &json!(false)));
+        assert_eq!(sum(&stage, DECODE), (1, 0));
+        answered(&mut stage, sent.number, FakeAnswer::of(200, b"{}"));
+        nothing_left(&stage);
+        assert_eq!(stage.envoy.count("handoff.freed"), 1);
+    }
+}
+
+/// The prefill engine has seen less of the body than the decode engine does.
+#[test]
+fn what_the_decode_engine_refuses_is_freed() {
+    for (status, frees) in [(400, 1), (422, 1), (200, 0), (500, 0), (502, 0)] {
+        let mut stage = stage(Protocol::Nixl);
+        let exchange = handed_over(&mut stage, nixl_answer());
+        let Thread { host, vm, .. } = &mut stage.threads[0];
+        exchange.response(host, vm, status, Some(DECODE[0]));
+        exchange.response_body(host, vm, b"{}", true);
+        done(&mut stage, &exchange);
+        let Thread { host, vm, .. } = &mut stage.threads[0];
+        host.call_roots(vm);
+        let calls = under_way(&stage);
+        assert_eq!(calls.len(), frees, "{status}");
+        for call in calls {
+            answered(&mut stage, call.number, FakeAnswer::of(200, b"{}"));
+        }
+        nothing_left(&stage);
+    }
+}
+
+#[test]
+fn only_so_many_decode_bodies_are_kept() {
+    let mut stage = stage(Protocol::Nixl);
+    let filling = " ".repeat(900_000);
+    let mut open = Vec::new();
+    for _ in 0..20 {
+        let body = [format!("{{{filling}").as_bytes(), &completion("base", 0..320)[1..]].concat();
+        let exchange = stage.request(0, &body);
+        let number = call(&stage, &exchange).number;
+        answered(&mut stage, number, nixl_answer());
+        open.push(exchange);
+    }
+    let kept = stage.threads[0].vm.prefills.kept();
+    assert!((15 << 20..=16 << 20).contains(&kept), "{kept}");
+    for exchange in &open {
+        stage.finish(0, exchange);
+    }
+    nothing_left(&stage);
+}
+
 #[test]
 fn blocks_that_cannot_be_freed_are_counted() {
     for failed in [FakeAnswer::of(500, b""), FakeAnswer::of(400, b"{}"), FakeAnswer::reset()] {

@@ -4,7 +4,7 @@ use filter::host::fake::{Exchange, FakeAnswer, FakeCall};
 use kv_routing::handoff::Protocol;
 use kv_routing::policy::document::{Disaggregation, Document, OverLimit, Policy, RuleSet};
 use kv_routing::target::TargetId;
-use kv_routing::wire::{Booking, Bootstrap, Health, Role, TargetEntry};
+use kv_routing::wire::{Booking, Bootstrap, BridgeShare, Health, Role, TargetEntry};
 use serde_json::{Value, json};
 
 use crate::stage::{Stage, Thread, answer, call, completion, target};
@@ -66,7 +66,11 @@ fn reply(stage: &Stage, exchange: &Exchange) -> (u32, String) {
 
 pub fn nothing_left(stage: &Stage) {
     let vm = &stage.threads[0].vm;
-    assert_eq!((vm.ledger.requests(), vm.prefills.calls()), (0, 0));
+    assert_eq!((vm.ledger.requests(), vm.prefills.calls(), vm.prefills.kept()), (0, 0, 0));
+}
+
+fn reply_status(stage: &Stage, exchange: &Exchange) -> Option<u32> {
+    exchange.see(&stage.threads[0].host, |stream| stream.reply.as_ref().map(|reply| reply.0))
 }
 
 fn released(stage: &Stage, exchange: &Exchange) -> bool {
@@ -197,10 +201,35 @@ fn a_prefill_that_fails_beside_its_decode_call_ends_both() {
         let failed = if status == 0 { FakeAnswer::reset() } else { FakeAnswer::of(status, b"{\"why\":1}") };
         answer(&mut stage, &exchange, failed);
         assert_eq!(reply(&stage, &exchange).0, told);
+        // An Envoy in front that is told so repeats the pair, which then goes elsewhere.
+        let header = |name: &str| {
+            exchange.see(&stage.threads[0].host, |stream| {
+                stream.reply_headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
+            })
+        };
+        let repeats = (told == 503).then_some("prefill");
+        assert_eq!(header("x-kv-router-again").as_deref(), repeats);
+        assert_eq!(header("retry-after").as_deref(), (told == 503).then_some("1"));
         let Thread { host, vm, .. } = &mut stage.threads[0];
         exchange.response(host, vm, told, None);
         exchange.done(host, vm);
         nothing_left(&stage);
+    }
+}
+
+#[test]
+fn a_failed_pair_is_repeated_as_often_as_the_policy_says() {
+    for (attempt, repeats) in [("1", true), ("2", true), ("3", false), ("no number", true)] {
+        let mut stage = stage(Protocol::Sglang);
+        rule(&mut stage, |rules| rules.prefill_retries = 2);
+        let exchange = stage.open(0, "/v1/completions", &[("x-envoy-attempt-count", attempt.as_bytes())]);
+        let Thread { host, vm, .. } = &mut stage.threads[0];
+        exchange.body(host, vm, &completion("base", 0..320), true);
+        answer(&mut stage, &exchange, FakeAnswer::reset());
+        let again = exchange.see(&stage.threads[0].host, |stream| {
+            stream.reply_headers.iter().any(|(name, _)| name == "x-kv-router-again")
+        });
+        assert_eq!(again, repeats, "{attempt}");
     }
 }
 
@@ -240,6 +269,29 @@ fn a_sidecar_is_told_where_to_prefill_and_clients_cannot_tell_it() {
     assert_eq!(booked(&stage, PREFILL[0]).requests, 1);
     stage.finish(0, &exchange);
     nothing_left(&stage);
+}
+
+/// Nothing is held here for it, and when the sidecar is through with the prefill is seen by the answer alone, which may take hours.
+#[test]
+fn what_a_sidecar_prefills_is_no_wait_and_is_booked_for_so_long_only() {
+    let mut stage = stage(Protocol::Header);
+    rule(&mut stage, |rules| (rules.max_waits, rules.max_wait_bytes, rules.prefill_timeout_ms) = (1, 1, 5_000));
+    let exchanges = [stage.prompt(0..320), stage.prompt(1000..1320), stage.prompt(2000..2320)];
+    assert!(exchanges.iter().all(|exchange| released(&stage, exchange)));
+    assert_eq!((stage.envoy.count("handoff.over_limit"), stage.threads[0].vm.prefills.calls()), (0, 0));
+    let queued = |stage: &Stage| PREFILL.map(|endpoint| booked(stage, endpoint).prefill_tokens).iter().sum::<u64>();
+    assert_eq!(queued(&stage), 960);
+    stage.envoy.pass(4_000);
+    stage.threads[0].tick();
+    assert_eq!(queued(&stage), 960);
+    stage.envoy.pass(1_100);
+    stage.threads[0].tick();
+    assert_eq!((queued(&stage), stage.threads[0].vm.ledger.requests()), (0, 3), "the decode goes on");
+    for exchange in &exchanges {
+        stage.finish(0, exchange);
+    }
+    nothing_left(&stage);
+    assert_eq!((stage.envoy.count("handoff.unheard"), stage.envoy.count("handoff.calls")), (0, 0));
 }
 
 fn failures() -> Vec<FakeAnswer> {
@@ -296,6 +348,139 @@ fn a_second_prefill_that_works_is_no_failure_of_the_request() {
     assert_eq!(stage.decision(0, &exchange)["handoff"]["prefill"], json!(second));
     stage.finish(0, &exchange);
     nothing_left(&stage);
+}
+
+#[test]
+fn the_second_prefill_target_is_told_of_with_its_own_numbers() {
+    let mut stage = stage(Protocol::Nixl);
+    stage.holds(1, 0..160);
+    stage.holds(2, 0..64);
+    // However few endpoints a policy names, every prefill target may be tried.
+    let mut policy = Policy::named("p");
+    policy.fallbacks = 0;
+    stage.policy = Some(Document {
+        version: 1,
+        live: RuleSet { rules: vec![], policies: vec![policy], default_policy: 0 },
+        shadow: None,
+    });
+    stage.push();
+    stage.envoy.pass(10);
+    let exchange = stage.prompt(0..320);
+    assert_eq!(booked(&stage, PREFILL[0]), Booking { requests: 1, prefill_tokens: 160, ..Booking::default() });
+    answer(&mut stage, &exchange, FakeAnswer::of(500, b""));
+    assert_eq!(booked(&stage, PREFILL[1]), Booking { requests: 1, prefill_tokens: 256, ..Booking::default() });
+    answer(&mut stage, &exchange, nixl_answer());
+    let handoff = &stage.decision(0, &exchange)["handoff"];
+    assert_eq!((&handoff["prefill"], &handoff["overlap"]["device"]), (&json!(PREFILL[1]), &json!(4)));
+    stage.threads[0].tick();
+    let told: Vec<_> = stage.heartbeat().decisions.iter().map(|told| (told.answered, told.predicted_blocks)).collect();
+    assert_eq!(told, [(false, 10), (true, 4)]);
+    assert_eq!(stage.envoy.count("predicted_tokens"), 64);
+    stage.finish(0, &exchange);
+    nothing_left(&stage);
+}
+
+#[test]
+fn a_policy_says_how_often_each_phase_is_tried_again() {
+    for retries in [0, 1, 2] {
+        let mut stage = stage(Protocol::Nixl);
+        rule(&mut stage, |rules| (rules.prefill_retries, rules.decode_retries) = (retries, Some(retries)));
+        let exchange = stage.prompt(0..320);
+        let mut tried = 0;
+        while calls(&stage, &exchange).len() == 1 {
+            tried += 1;
+            answer(&mut stage, &exchange, FakeAnswer::of(503, b""));
+        }
+        assert_eq!(tried, (retries + 1).min(2), "there are two");
+        assert_eq!(stage.decision(0, &exchange)["whole"], "prefill_failed");
+        stage.envoy.pass(2_000);
+        let handed = stage.prompt(0..320);
+        answer(&mut stage, &handed, nixl_answer());
+        let told = handed.see(&stage.threads[0].host, |stream| stream.request_header("x-envoy-max-retries"));
+        assert_eq!(told, [retries.to_string()]);
+    }
+}
+
+/// The bridge may not know yet that a prefill target is gone, and its cache draws requests.
+#[test]
+fn a_prefill_target_that_failed_is_passed_over_for_a_second() {
+    let mut stage = stage(Protocol::Nixl);
+    stage.holds(1, 0..320);
+    let to = |stage: &Stage, exchange: &Exchange| {
+        call(stage, exchange).header("x-gateway-destination-endpoint").map(str::to_owned)
+    };
+    let first = stage.prompt(0..320);
+    assert_eq!(to(&stage, &first).as_deref(), Some(PREFILL[0]));
+    answer(&mut stage, &first, FakeAnswer::reset());
+    stage.envoy.pass(900);
+    let soon = stage.prompt(0..320);
+    assert_eq!(to(&stage, &soon).as_deref(), Some(PREFILL[1]));
+    stage.envoy.pass(200);
+    let later = stage.prompt(0..320);
+    assert_eq!(to(&stage, &later).as_deref(), Some(PREFILL[0]));
+    // The last one is tried, whatever was.
+    stage.targets[1].health = Health::Unhealthy;
+    stage.push();
+    answer(&mut stage, &later, FakeAnswer::reset());
+    stage.envoy.pass(10);
+    let last = stage.prompt(0..320);
+    assert_eq!(to(&stage, &last).as_deref(), Some(PREFILL[0]));
+}
+
+#[test]
+fn prefill_calls_add_up() {
+    let mut stage = stage(Protocol::Nixl);
+    let answers = [
+        FakeAnswer::of(400, b"{}"),
+        FakeAnswer::of(503, b""),
+        FakeAnswer::of(200, b"no json"),
+        FakeAnswer::reset(),
+        FakeAnswer::of(429, b"{}"),
+        nixl_answer(),
+    ];
+    for (round, first) in answers.into_iter().enumerate() {
+        for leaves in [false, true] {
+            // Those that failed are no longer passed over.
+            stage.envoy.pass(1_100);
+            stage.heartbeat();
+            let exchange = stage.prompt(0..320);
+            stage.envoy.pass(3);
+            if leaves {
+                let number = call(&stage, &exchange).number;
+                let Thread { host, vm, .. } = &mut stage.threads[0];
+                exchange.done(host, vm);
+                host.answer(vm, number, first.clone());
+                let frees: Vec<u32> = host.sent.borrow().iter().map(|call| call.number).collect();
+                assert_eq!(frees.len(), usize::from(round == 5), "{round}");
+                for number in frees {
+                    host.answer(vm, number, FakeAnswer::of(200, b"{}"));
+                }
+                continue;
+            }
+            answer(&mut stage, &exchange, first.clone());
+            while calls(&stage, &exchange).len() == 1 {
+                answer(&mut stage, &exchange, nixl_answer());
+            }
+            if reply_status(&stage, &exchange).is_some() {
+                let Thread { host, vm, .. } = &mut stage.threads[0];
+                exchange.response(host, vm, 400, None);
+                exchange.done(host, vm);
+            } else {
+                stage.finish(0, &exchange);
+            }
+        }
+    }
+    stage.envoy.clusters.borrow_mut().remove("prefill");
+    let unsent = stage.prompt(0..320);
+    stage.finish(0, &unsent);
+    nothing_left(&stage);
+    let count = |name: &str| stage.envoy.count(name);
+    let parts = ["prefills", "rejected", "failed", "unheard"].map(|name| count(&format!("handoff.{name}")));
+    // Each second call of a request succeeds; the last request finds no cluster, twice.
+    assert_eq!(parts, [2 + 2 + 4, 2, 6 + 2, 0]);
+    assert_eq!(count("handoff.calls"), parts.iter().sum::<u64>());
+    assert_eq!(count("handoff.prefill_us") / 1000, 3 * 4);
+    assert_eq!((count("handoff.misconfigured"), count("handoff.freed"), count("handoff.given_up")), (2, 1, 1));
 }
 
 #[test]
@@ -360,7 +545,12 @@ fn prefill_calls_are_bounded_in_number_and_bytes() {
         assert_eq!((calls(&stage, &first).len(), calls(&stage, &second).len()), (1, 0));
         match over {
             OverLimit::Aggregated => assert_eq!(stage.decision(0, &second)["whole"], "limit"),
-            OverLimit::Reject => assert_eq!(reply(&stage, &second).0, 503),
+            OverLimit::Reject => {
+                let (status, text) = reply(&stage, &second);
+                assert!(status == 503 && text.contains("prefill: too many prefill calls"), "{text}");
+                assert_eq!(stage.decision(0, &second)["whole"], "limit");
+                assert_eq!(stage.envoy.count("handoff.refused"), 1);
+            }
         }
         answer(&mut stage, &first, nixl_answer());
         let third = stage.prompt(2000..2320);
@@ -381,13 +571,53 @@ fn a_pool_without_living_prefill_targets_serves_whole_or_refuses() {
     stage.finish(0, &exchange);
     rule(&mut stage, |rules| rules.aggregated_fallback = false);
     let refused = stage.prompt(0..320);
-    assert_eq!(reply(&stage, &refused).0, 503);
+    let (status, text) = reply(&stage, &refused);
+    let body: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(
+        (status, &body["error"]["type"], &body["error"]["code"]),
+        (503, &json!("overloaded_error"), &json!(503))
+    );
+    assert_eq!(body["error"]["message"], "prefill: no prefill worker can take this request");
+    let state = stage.decision(0, &refused);
+    assert_eq!(
+        (&state["refused"], &state["whole"], &state["policy"]),
+        (&json!(503), &json!("no_prefill"), &json!("p"))
+    );
+    assert_eq!(state["reason"], body["error"]["message"]);
+    let count = |name: &str| stage.envoy.count(name);
+    assert_eq!((count("handoff.no_prefill"), count("handoff.whole"), count("handoff.refused")), (2, 1, 1));
 
     stage.targets[1].health = Health::Healthy;
     stage.push();
     stage.envoy.pass(10);
     let back = stage.prompt(0..320);
     assert_eq!(call(&stage, &back).header("x-gateway-destination-endpoint"), Some(PREFILL[1]));
+}
+
+#[test]
+fn engines_that_serve_nothing_whole_get_nothing_that_cannot_be_handed_over() {
+    let mut stage = stage(Protocol::Sglang);
+    let embedding = stage.open(0, "/v1/embeddings", &[]);
+    let Thread { host, vm, .. } = &mut stage.threads[0];
+    embedding.body(host, vm, br#"{"model":"base","input":[1,2,3]}"#, true);
+    let (status, text) = reply(&stage, &embedding);
+    assert!(status == 503 && text.contains("serves a request whole"), "{status} {text}");
+}
+
+/// Prompts that the bridge renders may name the tool that the client demands; those that are rendered here do not.
+#[test]
+fn one_token_is_no_tool_call_unless_the_prompt_tells() {
+    for (bridge, choice) in [(BridgeShare::None, Value::Null), (BridgeShare::Chats, json!("required"))] {
+        let mut stage = stage(Protocol::Nixl);
+        stage.pools[0].bridge = bridge;
+        stage.push();
+        let client = [br#"{"tool_choice":"required","#, &completion("base", 0..320)[1..]].concat();
+        let exchange = stage.request(0, &client);
+        let sent: Value = serde_json::from_slice(&call(&stage, &exchange).body).unwrap();
+        assert_eq!(sent["tool_choice"], choice);
+        answer(&mut stage, &exchange, nixl_answer());
+        assert_eq!(body(&stage, &exchange)["tool_choice"], "required");
+    }
 }
 
 #[test]
@@ -413,7 +643,10 @@ fn a_client_may_leave_at_any_moment() {
                 answer(&mut stage, &exchange, nixl_answer());
             }
             let Thread { host, vm, .. } = &mut stage.threads[0];
-            if phase > 0 {
+            if phase == 0 {
+                // Envoy has reached the engine, which frees by itself what it does not need.
+                exchange.connected(host, DECODE[0]);
+            } else {
                 exchange.response(host, vm, 200, Some(DECODE[0]));
             }
             if phase > 1 {

@@ -70,21 +70,42 @@ pub(super) fn edit(body: &[u8], edits: &[Edit]) -> Result<Vec<u8>, HandoffError>
     Ok(out)
 }
 
+/// How an engine takes a body that asks for one token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OneToken {
+    /// It refuses `max_tokens` beside `max_completion_tokens`, two names of one field to it: the client's name is kept. Others read the
+    /// newer name where they know it, which only chats have.
+    pub(super) one_limit: bool,
+    /// It tries to read a tool call from the one token where the client demands a call, and fails.
+    pub(super) free_tools: bool,
+}
+
 /// `body` changed so that it asks for one token in one piece, and `more` besides.
-pub(super) fn one_token(body: &[u8], more: Vec<Edit>) -> Result<Vec<u8>, HandoffError> {
-    let mut edits = vec![
+pub(super) fn one_token(body: &[u8], how: OneToken, mut more: Vec<Edit>) -> Result<Vec<u8>, HandoffError> {
+    let one = || b"1".to_vec();
+    let (mut newer, mut demands) = (false, false);
+    for member in members(body).map_err(HandoffError::Body)? {
+        let value = body.get(member.value).unwrap_or_default();
+        newer |= member.key == "max_completion_tokens";
+        demands |= member.key == "tool_choice" && (value == b"\"required\"" || value.first() == Some(&b'{'));
+    }
+    let limit = if newer && how.one_limit { Edit::Replace } else { Edit::Set };
+    more.extend([
         Edit::Set("stream", b"false".to_vec()),
         Edit::Remove("stream_options"),
-        Edit::Set("max_tokens", b"1".to_vec()),
-        Edit::Replace("max_completion_tokens", b"1".to_vec()),
+        limit("max_tokens", one()),
+        Edit::Replace("max_completion_tokens", one()),
         Edit::Remove("min_tokens"),
-    ];
-    edits.extend(more);
-    edit(body, &edits)
+    ]);
+    if demands && how.free_tools {
+        // Not `auto`, which needs settings of the engine, nor `none`, which may take the tools out of the prompt.
+        more.push(Edit::Replace("tool_choice", b"null".to_vec()));
+    }
+    edit(body, &more)
 }
 
 /// `text` as a JSON string.
-pub(super) fn string(text: &str) -> Vec<u8> {
+pub fn string(text: &str) -> Vec<u8> {
     let mut out = vec![b'"'];
     for character in text.chars() {
         match character {

@@ -1,7 +1,8 @@
 //! Disaggregated serving on the wire: what the prefill and the decode engine are sent.
 //!
 //! Both get the client's body with a few fields changed and every other byte as it was: big integers, key order,
-//! duplicate keys and escapes survive.
+//! duplicate keys and escapes survive. A call for one token asks for no tool call either, which some vLLM versions cannot read from
+//! one token (400 or 500); the tools stay, so the prompt is the same.
 //!
 //! | protocol | prefill call | decode call | order |
 //! |---|---|---|---|
@@ -30,7 +31,10 @@ use thiserror::Error;
 
 use crate::openai::json::JsonError;
 
+use edit::OneToken;
+
 pub use answer::{FinishReason, PrefillAnswer};
+pub use edit::string as json_string;
 pub use sglang::bootstrap_room;
 
 /// Header of the header-only hand-off: `host:port` of the prefill engine.
@@ -72,6 +76,17 @@ impl Protocol {
         matches!(self, Self::Nixl | Self::Mooncake | Self::TensorRtLlm)
     }
 
+    /// Whether the router makes the prefill call.
+    pub fn calls_prefill(self) -> bool {
+        self != Self::Header
+    }
+
+    fn one_token(self, transfer: &Transfer<'_>) -> OneToken {
+        let trtllm = self == Self::TensorRtLlm;
+        // The first token of TensorRT-LLM's context phase is the answer's: it has to obey everything the client asks for.
+        OneToken { one_limit: trtllm, free_tools: !trtllm && !transfer.told_tools }
+    }
+
     /// Whether decode engines serve requests that nobody prefilled for them. SGLang's refuse them.
     pub fn decode_serves_whole(self) -> bool {
         self != Self::Sglang
@@ -91,6 +106,8 @@ pub struct Transfer<'a> {
     pub ranks: u32,
     /// Engine id of the prefill engine, for Mooncake.
     pub engine_id: Option<&'a str>,
+    /// Whether the engines' prompts may tell which tool the client demands, so that neither call may leave it out.
+    pub told_tools: bool,
 }
 
 /// Why a body cannot be handed off.
@@ -121,10 +138,10 @@ pub enum HandoffError {
 /// [`HandoffError::Body`] when the client's body cannot be edited.
 pub fn prefill_body(protocol: Protocol, body: &[u8], transfer: &Transfer<'_>) -> Result<Option<Vec<u8>>, HandoffError> {
     match protocol {
-        Protocol::Nixl => nixl::prefill(body).map(Some),
-        Protocol::Mooncake => mooncake::prefill(body, transfer).map(Some),
+        Protocol::Nixl => nixl::prefill(body, protocol.one_token(transfer)).map(Some),
+        Protocol::Mooncake => mooncake::prefill(body, transfer, protocol.one_token(transfer)).map(Some),
         Protocol::Sglang => sglang::both(body, transfer).map(Some),
-        Protocol::TensorRtLlm => trtllm::prefill(body, transfer).map(Some),
+        Protocol::TensorRtLlm => trtllm::prefill(body, transfer, protocol.one_token(transfer)).map(Some),
         Protocol::Header => Ok(None),
     }
 }
@@ -152,6 +169,6 @@ pub fn decode_body(
 ///
 /// # Errors
 /// [`HandoffError::Body`] when `decode_body` is not what [`decode_body`] made.
-pub fn release_body(decode_body: &[u8]) -> Result<Vec<u8>, HandoffError> {
-    edit::one_token(decode_body, Vec::new())
+pub fn release_body(protocol: Protocol, decode_body: &[u8], transfer: &Transfer<'_>) -> Result<Vec<u8>, HandoffError> {
+    edit::one_token(decode_body, protocol.one_token(transfer), Vec::new())
 }

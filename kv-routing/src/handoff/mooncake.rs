@@ -1,18 +1,18 @@
 //! vLLM with the Mooncake connector: both sides meet under a transfer id that the router mints.
 
-use super::edit::{Edit, edit, one_token, string};
+use super::edit::{Edit, OneToken, edit, one_token, string};
 use super::{HandoffError, Transfer};
 
 fn transfer_id(transfer: &Transfer<'_>) -> String {
     format!("xfer-{:016x}", transfer.id)
 }
 
-pub(super) fn prefill(body: &[u8], transfer: &Transfer<'_>) -> Result<Vec<u8>, HandoffError> {
+pub(super) fn prefill(body: &[u8], transfer: &Transfer<'_>, how: OneToken) -> Result<Vec<u8>, HandoffError> {
     let params = format!(
         "{{\"do_remote_decode\":true,\"do_remote_prefill\":false,\"transfer_id\":\"{}\"}}",
         transfer_id(transfer)
     );
-    one_token(body, vec![Edit::Set("kv_transfer_params", params.into_bytes())])
+    one_token(body, how, vec![Edit::Set("kv_transfer_params", params.into_bytes())])
 }
 
 pub(super) fn decode(body: &[u8], transfer: &Transfer<'_>) -> Result<Vec<u8>, HandoffError> {

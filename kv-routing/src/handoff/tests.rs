@@ -11,6 +11,7 @@ const TRANSFER: Transfer<'_> = Transfer {
     bootstrap_port: 8998,
     ranks: 2,
     engine_id: Some("e-1"),
+    told_tools: false,
 };
 
 fn text(bytes: Vec<u8>) -> String {
@@ -60,7 +61,7 @@ fn nixl() {
     assert_eq!(decoded, format!("{},\"kv_transfer_params\":{params}}}", body.strip_suffix('}').unwrap()));
     let missing = decode(Protocol::Nixl, body, r#"{"choices":[],"kv_transfer_params":null}"#).unwrap_err();
     assert!(matches!(missing, HandoffError::Missing { field: "kv_transfer_params", .. }));
-    let released = text(release_body(decoded.as_bytes()).unwrap());
+    let released = text(release_body(Protocol::Nixl, decoded.as_bytes(), &TRANSFER).unwrap());
     assert!(released.contains("\"max_completion_tokens\":1") && released.contains(params), "{released}");
 }
 
@@ -112,6 +113,63 @@ fn trtllm_ids_survive() {
     let silent = r#"{"choices":[{"disaggregated_params":{}}]}"#;
     let text = decode(Protocol::TensorRtLlm, r#"{"prompt":"a"}"#, silent).unwrap();
     assert_eq!(text, r#"{"prompt":"a","disaggregated_params":{"request_type":"generation_only"}}"#);
+}
+
+fn value(body: &str) -> serde_json::Value {
+    serde_json::from_str(body).unwrap()
+}
+
+/// To its request model both are one field, and a second one is forbidden.
+#[test]
+fn trtllm_is_told_one_limit() {
+    let limits = |body: &str| {
+        let of =
+            |body: serde_json::Value| (body.get("max_tokens").cloned(), body.get("max_completion_tokens").cloned());
+        let decoded = format!(r#"{},"disaggregated_params":{{}}}}"#, body.strip_suffix('}').unwrap());
+        let released = text(release_body(Protocol::TensorRtLlm, decoded.as_bytes(), &TRANSFER).unwrap());
+        let prefill = of(value(&prefill(Protocol::TensorRtLlm, body)));
+        assert_eq!(prefill, of(value(&released)));
+        prefill
+    };
+    let one = || Some(serde_json::json!(1));
+    assert_eq!(limits(r#"{"messages":[]}"#), (one(), None));
+    assert_eq!(limits(r#"{"messages":[],"max_tokens":9}"#), (one(), None));
+    assert_eq!(limits(r#"{"messages":[],"max_completion_tokens":9}"#), (None, one()));
+    assert_eq!(limits(r#"{"messages":[],"max_completion_tokens":null}"#), (None, one()));
+    // The engine refuses the client's own body, and so it should.
+    assert_eq!(limits(r#"{"max_tokens":9,"max_completion_tokens":9}"#), (one(), one()));
+}
+
+#[test]
+fn one_token_is_no_tool_call() {
+    let tools = r#""tools":[{"type":"function","function":{"name":"f"}}]"#;
+    let demanded = ["\"required\"", r#"{"type":"function","function":{"name":"f"}}"#];
+    for protocol in [Protocol::Nixl, Protocol::Mooncake] {
+        for choice in demanded {
+            let body = format!(r#"{{{tools},"tool_choice": {choice},"messages":[]}}"#);
+            let sent = prefill(protocol, &body);
+            assert!(sent.starts_with(&format!(r#"{{{tools},"tool_choice": null,"messages":[]"#)), "{sent}");
+            let answer = r#"{"kv_transfer_params":{}}"#;
+            let decoded = decode(protocol, &body, answer).unwrap();
+            assert_eq!(value(&decoded)["tool_choice"], value(choice), "the answer is the tool call");
+            let released = text(release_body(protocol, decoded.as_bytes(), &TRANSFER).unwrap());
+            assert_eq!(value(&released)["tool_choice"], serde_json::Value::Null);
+            // Engines whose prompts name the tool.
+            let told = Transfer { told_tools: true, ..TRANSFER };
+            let sent = text(prefill_body(protocol, body.as_bytes(), &told).unwrap().unwrap());
+            assert_eq!(value(&sent)["tool_choice"], value(choice));
+            let released = text(release_body(protocol, decoded.as_bytes(), &told).unwrap());
+            assert_eq!(value(&released)["tool_choice"], value(choice));
+        }
+        for left in ["\"auto\"", "\"none\"", "null"] {
+            let sent = prefill(protocol, &format!(r#"{{{tools},"tool_choice":{left}}}"#));
+            assert_eq!(value(&sent)["tool_choice"], value(left));
+        }
+    }
+    let body = format!(r#"{{{tools},"tool_choice":"required"}}"#);
+    for first_token_is_the_answers in [Protocol::TensorRtLlm, Protocol::Sglang] {
+        assert_eq!(value(&prefill(first_token_is_the_answers, &body))["tool_choice"], "required");
+    }
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! TensorRT-LLM: the context engine answers with opaque parameters that the generation engine takes.
 
-use super::edit::{Edit, edit, one_token, string};
+use super::edit::{Edit, OneToken, edit, one_token, string};
 use super::{HandoffError, PrefillAnswer, Transfer};
 use crate::openai::json::members;
 
-pub(super) fn prefill(body: &[u8], transfer: &Transfer<'_>) -> Result<Vec<u8>, HandoffError> {
+pub(super) fn prefill(body: &[u8], transfer: &Transfer<'_>, how: OneToken) -> Result<Vec<u8>, HandoffError> {
     let params = format!("{{\"request_type\":\"context_only\",\"disagg_request_id\":{}}}", transfer.id);
-    one_token(body, vec![Edit::Set("disaggregated_params", params.into_bytes())])
+    one_token(body, how, vec![Edit::Set("disaggregated_params", params.into_bytes())])
 }
 
 /// The context engine tells the prompt's token ids whenever it was asked for this phase alone, and its own are the right ones: where it

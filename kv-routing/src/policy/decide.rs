@@ -118,6 +118,46 @@ pub struct Choice {
     pub runner_up: Option<(u32, f64)>,
     /// Prompt tokens the chosen target has to compute, by credit.
     pub prefill_tokens: u64,
+    /// The targets of `order` after the first.
+    pub others: Vec<Other>,
+}
+
+/// What is believed of a target that was not chosen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Other {
+    /// The target.
+    pub target: u32,
+    /// What a decision for it would have been based on.
+    pub rung: Rung,
+    /// State of its source.
+    pub state: SourceState,
+    /// Overlap believed on it.
+    pub overlap: Overlap,
+    /// Its cost.
+    pub cost: CostParts,
+    /// Prompt tokens it has to compute, by credit.
+    pub prefill_tokens: u64,
+}
+
+impl Choice {
+    /// Makes it the decision for the next target of the order; false when there is none.
+    #[must_use]
+    pub fn take_next(&mut self) -> bool {
+        if self.others.is_empty() {
+            return false;
+        }
+        let Other { target, rung, state, overlap, cost, prefill_tokens } = self.others.remove(0);
+        self.order.retain(|at| *at != self.target);
+        (self.target, self.rung, self.state, self.runner_up) = (target, rung, state, None);
+        (self.overlap, self.cost, self.prefill_tokens) = (overlap, cost, prefill_tokens);
+        true
+    }
+
+    /// Leaves only those of the other targets for which `may` is true.
+    pub(super) fn retain(&mut self, may: impl Fn(u32) -> bool) {
+        self.others.retain(|other| may(other.target));
+        self.order.retain(|at| *at == self.target || may(*at));
+    }
 }
 
 /// No target may be chosen.

@@ -44,7 +44,7 @@ pub struct Explanation<'a> {
     /// Where it was prefilled, when not on the target.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handoff: Option<HandoffShown<'a>>,
-    /// Why a pool with prefill targets served it whole.
+    /// Why a pool with prefill targets did not hand it over.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub whole: Option<&'static str>,
     /// Microseconds spent, by step.
@@ -226,6 +226,7 @@ mod tests {
             cost: CostParts { prefill: 1.0 / 3.0, credit: 40.0, decode: 12.0, requests: 0.0, total: 12.0 + 1.0 / 3.0 },
             runner_up: Some((0, 99.999)),
             prefill_tokens: 5,
+            others: Vec::new(),
         };
         let explanation = Explanation {
             pool: "qwen",

@@ -46,7 +46,7 @@ mod trust;
 mod weights;
 
 pub use cost::{CostInput, CostParts, CreditedOverlap, price};
-pub use decide::{Choice, Ladder, NoTarget, Rung, Situation, decide};
+pub use decide::{Choice, Ladder, NoTarget, Other, Rung, Situation, decide};
 pub use eligible::{Phase, eligible};
 pub use estimate::estimate;
 pub use explain::{CostShown, Explanation, HandoffShown, OverlapShown, RunnerUp, TRACE_TOKENS, Timings, Trace};

@@ -76,67 +76,98 @@ pub struct Refusal {
     pub message: String,
 }
 
-impl Ladder {
-    /// The settings of a policy.
-    pub fn of(policy: &Policy) -> Self {
-        Self { weights: policy.weights, endpoints: policy.fallbacks.saturating_add(1), ..Self::default() }
+/// What of a policy is another thing in one phase of a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct How<'a> {
+    pub(super) mode: &'a Mode,
+    pub(super) fallbacks: u8,
+    pub(super) overload: Overload,
+}
+
+impl<'a> How<'a> {
+    /// As the policy says.
+    pub(super) fn of(policy: &'a Policy) -> Self {
+        Self { mode: &policy.mode, fallbacks: policy.fallbacks, overload: policy.overload }
+    }
+
+    fn endpoints(&self) -> u8 {
+        self.fallbacks.saturating_add(1)
     }
 }
 
 /// Sends a request through `policy`.
 pub fn route(situation: &Situation<'_>, policy: &Policy, hints: &Hints<'_>, rng: &mut impl Rng) -> Outcome {
-    if policy.mode == Mode::Pass {
+    route_as(situation, policy, &How::of(policy), hints, rng)
+}
+
+/// The same, with `how` in place of what the policy says.
+pub(super) fn route_as(
+    situation: &Situation<'_>,
+    policy: &Policy,
+    how: &How<'_>,
+    hints: &Hints<'_>,
+    rng: &mut impl Rng,
+) -> Outcome {
+    if *how.mode == Mode::Pass {
         return Outcome::Pass(PassReason::Mode);
     }
     let fit = fit::fit(situation, policy);
-    if let Mode::Direct { header } = &policy.mode {
+    if let Mode::Direct { header } = how.mode {
         return match direct::find(situation.targets, &fit, header, hints.direct) {
-            Ok(rated) => chosen(situation, policy, vec![rated], &[0]),
+            Ok(rated) => chosen(situation, policy, how, vec![rated], &[0]),
             Err(refusal) => Outcome::Refused(refusal),
         };
     }
     if fit.is_empty() {
-        return overload(policy, PassReason::NoTarget);
+        return overload(how, PassReason::NoTarget);
     }
     let kept = |rated: &Rated<'_>| Some(rated.target.id) == hints.session;
     let idle: Vec<Rated<'_>> = fit.iter().copied().filter(|rated| !fit::busy(rated, &policy.busy)).collect();
-    if let Mode::Session { hard, .. } = policy.mode {
+    if let Mode::Session { hard, .. } = *how.mode {
         let bound = if hard { fit.iter() } else { idle.iter() };
         if let Some(at) = bound.clone().position(kept) {
-            return stay(situation, policy, bound.copied().collect(), at, rng);
+            return stay(situation, policy, how, bound.copied().collect(), at, rng);
         }
     }
     if idle.is_empty() {
-        return overload(policy, PassReason::Busy);
+        return overload(how, PassReason::Busy);
     }
-    match order::by_mode(&policy.mode, situation, &idle, hints.turn, rng) {
-        Some(order) => chosen(situation, policy, idle, &order),
-        None => match descend(situation, &Ladder::of(policy), &Terms::of_policy(policy), idle, rng) {
+    let ladder = || Ladder { weights: policy.weights, endpoints: how.endpoints(), ..Ladder::default() };
+    match order::by_mode(how.mode, situation, &idle, hints.turn, rng) {
+        Some(order) => chosen(situation, policy, how, idle, &order),
+        None => match descend(situation, &ladder(), &Terms::of_policy(policy), idle, rng) {
             Ok(choice) => Outcome::Chosen(choice),
-            Err(_) => overload(policy, PassReason::NoTarget),
+            Err(_) => overload(how, PassReason::NoTarget),
         },
     }
 }
 
 /// The target at `at` first, the others by load.
-fn stay(situation: &Situation<'_>, policy: &Policy, rated: Vec<Rated<'_>>, at: usize, rng: &mut impl Rng) -> Outcome {
+fn stay(
+    situation: &Situation<'_>,
+    policy: &Policy,
+    how: &How<'_>,
+    rated: Vec<Rated<'_>>,
+    at: usize,
+    rng: &mut impl Rng,
+) -> Outcome {
     let at = u32::try_from(at).unwrap_or(0);
     let mut order = order::by_load(&rated, rng);
     order.retain(|position| *position != at);
     order.insert(0, at);
-    chosen(situation, policy, rated, &order)
+    chosen(situation, policy, how, rated, &order)
 }
 
-fn chosen(situation: &Situation<'_>, policy: &Policy, rated: Vec<Rated<'_>>, order: &[u32]) -> Outcome {
+fn chosen(situation: &Situation<'_>, policy: &Policy, how: &How<'_>, rated: Vec<Rated<'_>>, order: &[u32]) -> Outcome {
     let priced = price_all(situation, &Terms::of_policy(policy), Rung::Mode, rated);
-    match choice(situation, policy.fallbacks.saturating_add(1), Rung::Mode, &priced, order) {
+    match choice(situation, how.endpoints(), Rung::Mode, &priced, order) {
         Some(choice) => Outcome::Chosen(choice),
-        None => overload(policy, PassReason::NoTarget),
+        None => overload(how, PassReason::NoTarget),
     }
 }
 
-fn overload(policy: &Policy, reason: PassReason) -> Outcome {
-    match policy.overload {
+fn overload(how: &How<'_>, reason: PassReason) -> Outcome {
+    match how.overload {
         Overload::Pass => Outcome::Pass(reason),
         Overload::Reject { status, retry_after_seconds } => Outcome::Refused(Refusal {
             status,

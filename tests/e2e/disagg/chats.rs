@@ -92,6 +92,37 @@ async fn trtllm() {
     converse(PROTOCOLS[3]).await;
 }
 
+/// Bodies that one engine or another refuses when they ask for one token.
+#[tokio::test]
+async fn limits_by_their_newer_name_and_demanded_tool_calls_are_handed_over() {
+    let tool = json!({"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}});
+    let named = json!({"type": "function", "function": {"name": "f"}});
+    for protocol in PROTOCOLS {
+        let mut split = Split::start(&config(protocol), 1, 1).await;
+        let mut sent = 0;
+        for choice in [Value::Null, "required".into(), "auto".into(), named.clone()] {
+            for stream in [false, true] {
+                let mut document = document(sent, 0, stream);
+                let object = document.as_object_mut().unwrap();
+                object.remove("max_tokens");
+                object.insert("max_completion_tokens".into(), 5.into());
+                if !choice.is_null() {
+                    object.insert("tools".into(), json!([tool]));
+                    object.insert("tool_choice".into(), choice.clone());
+                }
+                split.stack.chat(&document).await.expect_ok();
+                let decision = split.stack.next_decision().await;
+                assert!(decision.handoff.is_some(), "{protocol:?} {choice}: {:?}", decision.whole);
+                sent += 1;
+            }
+        }
+        let envoy = &split.stack.envoy;
+        assert_eq!(split.decoded("mock:fetches_total").await, sent, "{protocol:?}");
+        let odd = [envoy.stat("kv_router.handoff.failed").await, envoy.stat("kv_router.handoff.rejected").await];
+        assert_eq!(odd, [0, 0], "{protocol:?}");
+    }
+}
+
 /// A sidecar at the decode engine has the prompt prefilled: it is told where, and gets the client's own body.
 #[tokio::test]
 async fn header_only() {

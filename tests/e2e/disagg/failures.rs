@@ -90,7 +90,8 @@ async fn an_unnoticed_death_costs_one_more_try_and_then_the_hop() {
         split.prefill.remove(0).die();
         split.stack.chat(&question(99)).await.expect_ok();
         assert_eq!(split.stack.next_decision().await.whole.as_deref(), Some("prefill_failed"), "{protocol:?}");
-        assert!(split.stack.envoy.stat("kv_router.handoff.failed").await > 2);
+        let failed = split.stack.envoy.stat("kv_router.handoff.failed").await;
+        assert!((2..15).contains(&failed), "{failed}: after a failure each thread spares that engine for a second");
     }
 }
 

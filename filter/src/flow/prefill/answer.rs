@@ -3,12 +3,13 @@
 use kv_routing::handoff::{HandoffError, PrefillAnswer, decode_body};
 use kv_routing::policy::Whole;
 
-use super::{Handing, transfer};
+use super::{Call, Handing, transfer};
 use crate::counters::Counter;
 use crate::flow::book::Routed;
 use crate::flow::response::status;
 use crate::flow::{Flow, Next, State, Unrouted, leave_to_envoy, micros, millis};
 use crate::host::{Answer, Host};
+use crate::names;
 use crate::vm::Vm;
 
 /// What the client is told when prefill fails beside a decode call that was made already.
@@ -24,11 +25,10 @@ impl Flow {
         answer: Answer,
     ) -> Next {
         let status = answer_status(host, answer);
-        handing.waited_us = handing.call.as_ref().map_or(0, |call| micros(call.began, host.now_nanos()));
         if is_failure(status) {
             return self.prefill_failed(vm, host, handing);
         }
-        count_wait(vm, host, handing.waited_us);
+        handing.waited_us = count_answer(vm, host, handing.call.as_ref(), status);
         handing.end_call(vm, host, status < 400, false);
         let answered = host.answer_body(answer.body);
         if status >= 400 {
@@ -37,7 +37,10 @@ impl Flow {
         }
         match handing.decode_body(&answered) {
             Ok(Some(body)) => self.release_decode(vm, host, handing, Some(body)),
-            Ok(None) => self.serve_whole(vm, host, handing, Whole::Finished),
+            Ok(None) => {
+                vm.counters.count(host, Counter::HandoffFinished);
+                self.serve_whole(vm, host, handing, Whole::Finished)
+            }
             Err(error) => self.cannot_hand_over(vm, host, handing, &error),
         }
     }
@@ -55,9 +58,7 @@ impl Flow {
             self.state = State::Routed(routed);
             return Next::Answered;
         };
-        if !is_failure(status) {
-            count_wait(vm, host, micros(call.began, host.now_nanos()));
-        }
+        count_answer(vm, host, Some(&call), status);
         call.end(vm, is_failure(status));
         let computed = (200..400).contains(&status);
         routed.settle(vm, host, computed, millis(host.now_nanos()));
@@ -67,13 +68,21 @@ impl Flow {
         }
         // The decode engine waits for what will never come.
         vm.ledger.end(routed.booking, false);
-        if is_failure(status) {
-            vm.counters.count(host, Counter::HandoffFailed);
-            self.answer_as_prefill(vm, host, 503, FAILED_BESIDE)
-        } else {
+        if !is_failure(status) {
             let answered = host.answer_body(answer.body);
-            self.answer_as_prefill(vm, host, status, &answered)
+            return self.answer_as_prefill(vm, host, status, &answered);
         }
+        if let Some(prefill) = routed.by.target {
+            vm.prefills.note_failure(prefill, millis(host.now_nanos()));
+        }
+        leave_to_envoy(vm, host, Unrouted::PrefillAnswered);
+        self.state = State::Over;
+        let mut headers = vec![("content-type", "application/json"), ("retry-after", "1")];
+        if routed.by.may_repeat {
+            headers.push((names::AGAIN, "prefill"));
+        }
+        host.reply(503, &headers, FAILED_BESIDE);
+        Next::Answered
     }
 
     /// Answers the client with what the prefill engine said of its request.
@@ -93,14 +102,23 @@ impl Handing {
             return Ok(None);
         }
         let protocol = self.protocol();
-        let target = self.tried_target().ok_or(HandoffError::Unknown("address"))?;
-        decode_body(protocol, &self.body, &transfer(protocol, target, self.random), Some(&answer))
+        let target = self.prefill_target().ok_or(HandoffError::Unknown("address"))?;
+        decode_body(protocol, &self.body, &transfer(&self.asked.pool, target, self.random), Some(&answer))
     }
 }
 
-fn count_wait(vm: &Vm, host: &impl Host, waited_us: u32) {
-    vm.counters.count(host, Counter::HandoffPrefills);
-    vm.counters.add(host, Counter::HandoffPrefillUs, waited_us);
+/// Counts what came of a prefill call; returns how many microseconds it took.
+pub(super) fn count_answer(vm: &Vm, host: &impl Host, call: Option<&Call>, status: u32) -> u32 {
+    let took = call.map_or(0, |call| micros(call.began, host.now_nanos()));
+    if is_failure(status) {
+        vm.counters.count(host, Counter::HandoffFailed);
+    } else if status >= 400 {
+        vm.counters.count(host, Counter::HandoffRejected);
+    } else {
+        vm.counters.count(host, Counter::HandoffPrefills);
+        vm.counters.add(host, Counter::HandoffPrefillUs, took);
+    }
+    took
 }
 
 /// 0 for a call that was reset.

@@ -1,16 +1,14 @@
 //! What becomes of a request whose prefill did not work out.
 
 use kv_routing::handoff::HandoffError;
-use kv_routing::policy::{Refusal, Whole, serves_whole};
+use kv_routing::policy::{Whole, serves_whole};
 
 use super::Handing;
 use crate::counters::Counter;
+use crate::flow::policy::Said;
 use crate::flow::{Flow, Next, Unrouted, millis};
 use crate::host::{Host, Severity};
 use crate::vm::Vm;
-
-/// Prefill targets tried.
-const ATTEMPTS: usize = 2;
 
 /// Milliseconds between two log lines of a VM about workers that are not set up to hand over.
 const WARN_EVERY_MS: u64 = 10_000;
@@ -22,7 +20,7 @@ impl Handing {
         let now = millis(host.now_nanos());
         if vm.prefills.blamed_at.is_none_or(|last| last.age(now) >= WARN_EVERY_MS) {
             vm.prefills.blamed_at = Some(now);
-            let worker = self.tried_target().map_or("?", |target| &target.endpoint);
+            let worker = self.prefill_target().map_or("?", |target| &target.endpoint);
             let pool = &self.asked.pool.manifest.name;
             host.log(Severity::Warn, &format!("kv-router: pool {pool}, prefill worker {worker}: {error}"));
         }
@@ -51,13 +49,20 @@ impl Flow {
     /// A prefill was not made: once more elsewhere, else whole, else refused.
     fn try_again(&mut self, vm: &mut Vm, host: &impl Host, mut handing: Box<Handing>) -> Next {
         handing.end_call(vm, host, false, true);
-        if handing.tries < ATTEMPTS && handing.book_prefill(vm, host).is_some() {
-            return self.send_prefill(vm, host, handing);
+        if let Some(target) = handing.prefill_target() {
+            vm.prefills.note_failure(target.id, millis(host.now_nanos()));
         }
+        if handing.retries < handing.rules.prefill_retries && handing.prefill.take_next() {
+            handing.retries += 1;
+            if handing.book_prefill(vm, host).is_some() {
+                return self.send_prefill(vm, host, handing);
+            }
+        }
+        vm.counters.count(host, Counter::HandoffGivenUp);
         if handing.rules.aggregated_fallback {
             self.serve_whole(vm, host, handing, Whole::Failed)
         } else {
-            self.refuse_prefill(vm, host, *handing)
+            self.refuse_prefill(vm, host, *handing, Whole::Failed)
         }
     }
 
@@ -65,7 +70,7 @@ impl Flow {
     pub(super) fn serve_whole(&mut self, vm: &mut Vm, host: &impl Host, mut handing: Box<Handing>, why: Whole) -> Next {
         let targets = &handing.asked.pool.targets;
         if !serves_whole(handing.protocol(), targets, &handing.decode) {
-            return self.refuse_prefill(vm, host, *handing);
+            return self.refuse_prefill(vm, host, *handing, why);
         }
         let Some(target) = handing.decode_target() else {
             return self.unrouted(vm, host, Unrouted::Internal);
@@ -80,10 +85,9 @@ impl Flow {
         self.release_routed(vm, host, asked, &prompt, &decode, &target, &said, checkpoints, now)
     }
 
-    pub(super) fn refuse_prefill(&mut self, vm: &mut Vm, host: &impl Host, handing: Handing) -> Next {
-        let said = handing.said.clone();
+    pub(super) fn refuse_prefill(&mut self, vm: &mut Vm, host: &impl Host, handing: Handing, why: Whole) -> Next {
+        let said = Said { whole: Some(why), ..handing.said.clone() };
         handing.end(vm, host);
-        let message = "prefill: no prefill worker could take this request".to_owned();
-        self.refuse(vm, host, &said, &Refusal { status: 503, retry_after_seconds: Some(1), message })
+        self.refuse(vm, host, &said, &why.refusal(&said.overload))
     }
 }

@@ -1,18 +1,15 @@
 //! A client that leaves while the prefill call of its request is under way.
 
-use kv_routing::handoff::release_body;
+use std::rc::Rc;
+
 use kv_routing::wire::UnixMillis;
 
-use super::Handing;
-use super::answer::{answer_status, is_failure};
-use super::call::Call;
+use super::answer::{answer_status, count_answer, is_failure};
+use super::{Freeing, Handing};
 use crate::counters::Counter;
 use crate::flow::{Flow, Next, State, Unrouted, millis};
 use crate::host::{Answer, Host};
 use crate::vm::Vm;
-
-/// Milliseconds after the timeout of a call by which Envoy has answered it, if it still knows it.
-const ANSWERED_BY_MS: u64 = 10_000;
 
 impl Flow {
     /// The client has left before its decode call was made.
@@ -28,15 +25,22 @@ impl Flow {
 
     /// Whether its client has left while something is yet to be done for its engines.
     pub(in crate::flow) fn has_left(&self) -> bool {
-        matches!(self.state, State::Left(_))
+        matches!(self.state, State::Left(_) | State::Freeing(_))
     }
 
     /// Whether no answer comes any more to the call of a request whose client has left.
     pub(crate) fn is_lost(&self, now: UnixMillis) -> bool {
-        matches!(&self.state, State::Left(handing) if handing.is_overdue(now))
+        match &self.state {
+            State::Left(handing) => {
+                let limit = handing.rules.prefill_timeout_ms;
+                handing.call.as_ref().is_none_or(|call| call.is_overdue(limit, now))
+            }
+            State::Freeing(freeing) => freeing.is_overdue(now),
+            _ => false,
+        }
     }
 
-    /// The call of a request whose client has left is answered: the prefill call, or the one that frees its blocks.
+    /// The prefill call of a request whose client has left is answered.
     pub(in crate::flow) fn take_left(
         &mut self,
         vm: &mut Vm,
@@ -46,50 +50,53 @@ impl Flow {
     ) -> Next {
         let status = answer_status(host, answer);
         let done = (200..400).contains(&status);
+        count_answer(vm, host, handing.call.as_ref(), status);
         handing.end_call(vm, host, done, is_failure(status));
-        if handing.decode_booking.is_none() {
-            vm.counters.count(host, if done { Counter::HandoffFreed } else { Counter::HandoffFreeFailed });
-        } else if done && let Some(call) = handing.free_blocks(vm, host, &host.answer_body(answer.body)) {
-            self.state = State::Left(handing);
-            return Next::AwaitAnswer(call);
-        }
+        let body = if done { handing.left_body(vm, host, &host.answer_body(answer.body)) } else { None };
+        let freeing = body.and_then(|body| handing.freeing(body));
         handing.end(vm, host);
         vm.flush_row(host, millis(host.now_nanos()));
-        Next::Answered
+        match freeing {
+            Some(freeing) => self.free(vm, host, Box::new(freeing)),
+            None => Next::Answered,
+        }
     }
 
     /// Gives up on a request whose client has left.
     pub(in crate::flow) fn end_left(&mut self, vm: &mut Vm, host: &impl Host) {
-        if let State::Left(handing) = std::mem::replace(&mut self.state, State::Over) {
-            vm.counters.count(host, Counter::HandoffFreeFailed);
-            handing.end(vm, host);
+        match std::mem::replace(&mut self.state, State::Over) {
+            State::Left(handing) => {
+                vm.counters.count(host, Counter::HandoffFailed);
+                vm.counters.count(host, Counter::HandoffFreeFailed);
+                handing.end(vm, host);
+            }
+            State::Freeing(freeing) => freeing.end(vm, host, false),
+            other => self.state = other,
         }
     }
 }
 
 impl Handing {
-    fn is_overdue(&self, now: UnixMillis) -> bool {
-        let limit = u64::from(self.rules.prefill_timeout_ms) + ANSWERED_BY_MS;
-        self.call.as_ref().is_none_or(|call| millis(call.began).age(now) > limit)
-    }
-
-    /// Has the decode target take over the blocks that the prefill engine holds, by what it `answered`; returns the number of that call.
-    /// `None` when it holds none, or when it cannot be, which is counted.
-    fn free_blocks(&mut self, vm: &mut Vm, host: &impl Host, answered: &[u8]) -> Option<u32> {
-        let body = match self.decode_body(answered) {
-            Ok(body) => release_body(&body?).ok()?,
+    /// The decode call that fetches what the prefill engine holds, by what it `answered`. `None` when it holds nothing.
+    fn left_body(&self, vm: &mut Vm, host: &impl Host, answered: &[u8]) -> Option<Vec<u8>> {
+        match self.decode_body(answered) {
+            Ok(body) => body,
             Err(error) => {
                 self.blame(vm, host, &error);
-                return None;
+                None
             }
-        };
-        let target = self.decode_target()?;
-        let Ok(call) = self.call(host, &self.asked.pool.manifest.cluster, &target, &body) else {
-            vm.counters.count(host, Counter::HandoffFreeFailed);
-            return None;
-        };
-        let booking = self.decode_booking.take()?;
-        self.call = Some(Call::begin(vm, booking, body.len() as u64, host.now_nanos()));
-        Some(call)
+        }
+    }
+
+    /// The same with what a call for one token needs besides its `body`.
+    pub(super) fn freeing(&mut self, body: Vec<u8>) -> Option<Freeing> {
+        Some(Freeing {
+            pool: Rc::clone(&self.asked.pool),
+            target: self.decode_target()?,
+            headers: std::mem::take(&mut self.headers),
+            body,
+            timeout_ms: self.rules.prefill_timeout_ms,
+            call: None,
+        })
     }
 }

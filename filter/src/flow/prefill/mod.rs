@@ -29,10 +29,18 @@
 //! ```
 //!
 //! So the root context makes the calls of requests that wait: it is still there when the answer comes.
+//!
+//! What was prefilled may lie unfetched later, too: a client leaves while Envoy connects to the decode target, or the decode engine refuses
+//! the client's body, of which the prefill engine has seen less. Then the same call for one token is made at the end of the request.
+//!
+//! ```text
+//!   Routed ── ended before its decode call was sent, or answered with 4xx ──▶ Freeing ── decode call for one token ──▶ over
+//! ```
 
 mod answer;
 mod call;
 mod fail;
+mod free;
 mod leave;
 mod send;
 
@@ -40,17 +48,19 @@ use kv_routing::handoff::{Protocol, Transfer, bootstrap_room};
 use kv_routing::openai::Endpoint;
 use kv_routing::policy::document::Disaggregation;
 use kv_routing::policy::{BookingId, Checkpoints, Choice};
-use kv_routing::wire::TargetEntry;
+use kv_routing::wire::{BridgeShare, TargetEntry};
 
 use super::book::Pending;
 use super::policy::Said;
 use super::prompt::{Asked, Prompt};
 use super::{Headers, millis};
 use crate::host::Host;
+use crate::view::Pool;
 use crate::vm::Vm;
 
 pub(super) use call::Call;
 pub use call::Prefills;
+pub(super) use free::Freeing;
 
 /// A request with a target for each phase.
 #[derive(Debug)]
@@ -60,7 +70,7 @@ pub(super) struct Handing {
     pub(super) said: Said,
     pub(super) rules: Disaggregation,
     pub(super) checkpoints: Checkpoints,
-    /// Prefill targets in the order to try them.
+    /// The prefill target, and those to try after it.
     pub(super) prefill: Choice,
     /// Booked without prefill.
     pub(super) decode: Choice,
@@ -70,9 +80,9 @@ pub(super) struct Handing {
     /// The client's request: both calls are made from it, and the second one perhaps when Envoy has dropped it.
     headers: Headers,
     body: Vec<u8>,
-    /// Prefill targets tried.
-    tries: usize,
-    /// Whether the prefill call was made to the last of them.
+    /// Prefill targets tried after the first one.
+    retries: u8,
+    /// Whether the prefill call was made to the last one.
     is_sent: bool,
     /// Names the hand-over, each try anew.
     random: u64,
@@ -108,7 +118,7 @@ impl Handing {
             decode_booking: None,
             headers: Headers::new(),
             body: Vec::new(),
-            tries: 0,
+            retries: 0,
             is_sent: false,
             random: 0,
             call: None,
@@ -125,14 +135,9 @@ impl Handing {
         self.asked.pool.targets.get(self.decode.target as usize).cloned()
     }
 
-    /// The prefill target of the try with number `at`.
-    fn prefill_target(&self, at: usize) -> Option<&TargetEntry> {
-        self.asked.pool.targets.get(*self.prefill.order.get(at)? as usize)
-    }
-
-    /// The prefill target tried last.
-    fn tried_target(&self) -> Option<&TargetEntry> {
-        self.prefill_target(self.tries.checked_sub(1)?)
+    /// The prefill target being tried.
+    fn prefill_target(&self) -> Option<&TargetEntry> {
+        self.asked.pool.targets.get(self.prefill.target as usize)
     }
 
     /// The prefill call is over, if one is under way: answered well, or not.
@@ -156,22 +161,22 @@ impl Handing {
 }
 
 impl Asked {
-    /// How this request can be handed over, if it can.
-    pub(super) fn handoff(&self) -> Option<Protocol> {
+    /// Whether this request can be handed over.
+    pub(super) fn fits_handoff(&self) -> bool {
         let protocol = self.pool.manifest.handoff;
-        let fits = match (self.endpoint(), protocol) {
+        match (self.endpoint(), protocol) {
             (_, Protocol::Header) | (Endpoint::Generate, Protocol::Sglang) => true,
             // One set of transfer parameters stands for one answer to one prompt, except with SGLang: vLLM computes, holds and fetches every
             // one of several answers by itself.
             (Endpoint::ChatCompletions | Endpoint::Completions, _) => self.single || protocol == Protocol::Sglang,
             _ => false,
-        };
-        fits.then_some(protocol)
+        }
     }
 }
 
 /// The hand-off numbered by `random` from `target`.
-fn transfer(protocol: Protocol, target: &TargetEntry, random: u64) -> Transfer<'_> {
+fn transfer<'a>(pool: &Pool, target: &'a TargetEntry, random: u64) -> Transfer<'a> {
+    let protocol = pool.manifest.handoff;
     let bootstrap = target.bootstrap.as_ref();
     let ranks = bootstrap.map_or(1, |bootstrap| bootstrap.ranks);
     Transfer {
@@ -181,5 +186,12 @@ fn transfer(protocol: Protocol, target: &TargetEntry, random: u64) -> Transfer<'
         bootstrap_port: bootstrap.map_or(0, |bootstrap| bootstrap.port),
         ranks,
         engine_id: bootstrap.and_then(|bootstrap| bootstrap.engine_id.as_deref()),
+        told_tools: told_tools(pool),
     }
+}
+
+/// Whether prompts may tell which tool the client demands. Templates that are rendered here are not given it; some that are not are, as that of
+/// Kimi K3.
+fn told_tools(pool: &Pool) -> bool {
+    pool.manifest.bridge != BridgeShare::None
 }

@@ -3,14 +3,15 @@
 use kv_routing::handoff::{PREFILLER_HEADER, decode_body, prefill_body};
 use kv_routing::policy::document::OverLimit;
 use kv_routing::policy::{BookingRequest, Checkpoints, HandoffShown, Rng, Whole};
-use kv_routing::wire::TargetEntry;
+use kv_routing::wire::{TargetEntry, UnixMillis};
 
 use super::call::Call;
 use super::{Handing, transfer};
 use crate::counters::Counter;
+use crate::flow::book::HandedBy;
 use crate::flow::book::{Pending, book, book_request};
 use crate::flow::release::{Released, count, predicted};
-use crate::flow::{Flow, Next, State, Unrouted, millis};
+use crate::flow::{Flow, Headers, Next, State, Unrouted, millis};
 use crate::host::{Host, HostError};
 use crate::names;
 use crate::vm::Vm;
@@ -24,21 +25,22 @@ impl Flow {
         let Some(target) = handing.decode_target() else {
             return self.unrouted(vm, host, Unrouted::Internal);
         };
+        if !handing.protocol().calls_prefill() {
+            return self.hand_to_sidecar(vm, host, handing, &target);
+        }
         handing.body = host.request_body(self.config.max_body_bytes as usize);
         if !vm.prefills.have_room(&handing.rules, handing.body.len() as u64) {
             vm.counters.count(host, Counter::HandoffOverLimit);
             return match handing.rules.over_limit {
                 OverLimit::Aggregated => self.serve_whole(vm, host, handing, Whole::Limit),
-                OverLimit::Reject => self.refuse_prefill(vm, host, *handing),
+                OverLimit::Reject => self.refuse_prefill(vm, host, *handing, Whole::Limit),
             };
         }
         handing.headers = host.request_headers();
         if handing.book_prefill(vm, host).is_none() {
             return self.unrouted(vm, host, Unrouted::Internal);
         }
-        let Handing { asked, prompt, decode, checkpoints, .. } = &*handing;
-        let now = millis(host.now_nanos());
-        handing.decode_booking = Some(book(vm, asked, prompt, decode, &target, checkpoints.clone(), now));
+        handing.book_decode(vm, host, &target);
         if handing.protocol().decode_waits() && vm.held.call_root(host, &vm.queue, self.root).is_ok() {
             self.state = State::Handing(handing);
             return Next::AwaitRoot(self.root);
@@ -46,26 +48,43 @@ impl Flow {
         self.send_prefill(vm, host, handing)
     }
 
+    /// The sidecar at the decode target is told where to prefill.
+    fn hand_to_sidecar(
+        &mut self,
+        vm: &mut Vm,
+        host: &impl Host,
+        mut handing: Box<Handing>,
+        target: &TargetEntry,
+    ) -> Next {
+        if handing.book_prefill(vm, host).is_none() {
+            return self.unrouted(vm, host, Unrouted::Internal);
+        }
+        handing.book_decode(vm, host, target);
+        if let Some(prefill) = handing.prefill_target() {
+            host.set_request_header(PREFILLER_HEADER, prefill.endpoint.as_bytes());
+        }
+        self.release_decode(vm, host, handing, None)
+    }
+
     /// Sends the prefill to the target it is booked on.
     pub(in crate::flow) fn send_prefill(&mut self, vm: &mut Vm, host: &impl Host, mut handing: Box<Handing>) -> Next {
         let (protocol, random) = (handing.protocol(), handing.random);
-        let Some(target) = handing.tried_target().cloned() else {
+        let Some(target) = handing.prefill_target().cloned() else {
             return self.unrouted(vm, host, Unrouted::Internal);
         };
-        let transfer = transfer(protocol, &target, random);
+        let transfer = transfer(&handing.asked.pool, &target, random);
         let sent = match prefill_body(protocol, &handing.body, &transfer) {
-            Ok(None) => {
-                host.set_request_header(PREFILLER_HEADER, target.endpoint.as_bytes());
-                return self.release_decode(vm, host, handing, None);
-            }
+            Ok(None) => return self.release_decode(vm, host, handing, None),
             Ok(Some(sent)) => sent,
             Err(error) => return self.cannot_hand_over(vm, host, handing, &error),
         };
-        let Ok(call) = handing.call(host, &handing.asked.pool.manifest.prefill_cluster, &target, &sent) else {
+        vm.counters.count(host, Counter::HandoffCalls);
+        let cluster = &handing.asked.pool.manifest.prefill_cluster;
+        let sent = call_engine(host, &handing.headers, cluster, &target, &sent, handing.rules.prefill_timeout_ms);
+        let Ok(call) = sent else {
             return self.prefill_failed(vm, host, handing);
         };
         handing.is_sent = true;
-        vm.counters.count(host, Counter::HandoffCalls);
         if protocol.decode_waits() {
             self.state = State::Handing(handing);
             return Next::AwaitAnswer(call);
@@ -90,13 +109,21 @@ impl Flow {
         let (Some(target), Some(booking)) = (handing.decode_target(), handing.decode_booking.take()) else {
             return self.unrouted(vm, host, Unrouted::Internal);
         };
+        let may_repeat = handing.may_repeat();
+        let mut unfetched = None;
         if let Some(body) = body {
             host.set_request_body(&body);
             host.set_request_header("content-length", body.len().to_string().as_bytes());
             host.set_request_header(names::HANDOFF, handing.protocol().as_str().as_bytes());
+            if handing.protocol().decode_waits() {
+                unfetched = handing.freeing(body).and_then(|freeing| freeing.keep(vm));
+            }
+        }
+        if let Some(retries) = handing.rules.decode_retries {
+            host.set_request_header(names::RETRIES, retries.to_string().as_bytes());
         }
         let now = host.now_nanos();
-        let Some(prefill) = handing.tried_target().cloned() else {
+        let Some(prefill) = handing.prefill_target().cloned() else {
             return self.unrouted(vm, host, Unrouted::Internal);
         };
         vm.counters.count(host, Counter::HandoffDecodes);
@@ -109,17 +136,30 @@ impl Flow {
             overlap: choice.overlap.into(),
             wait_us: waited_us,
         };
-        let released =
-            Released { booking, pending, predicted: None, prefill: call, handoff: Some(handoff), handed_at: Some(now) };
+        let by = HandedBy { target: Some(prefill.id), at: Some(now), may_repeat, unfetched };
+        let released = Released { booking, pending, predicted: None, prefill: call, handoff: Some(handoff), by };
         self.let_go(host, asked, &prompt, &decode, &target, &said, released)
     }
 }
 
 impl Handing {
-    /// Books the prefill on the next target; `None` when there is none.
+    /// Books the decode on its target.
+    fn book_decode(&mut self, vm: &mut Vm, host: &impl Host, target: &TargetEntry) {
+        let Self { asked, prompt, decode, checkpoints, .. } = &*self;
+        let now = millis(host.now_nanos());
+        self.decode_booking = Some(book(vm, asked, prompt, decode, target, checkpoints.clone(), now));
+    }
+
+    /// Whether whoever sent the request may repeat it when its two calls at once fail: as often as the policy says.
+    fn may_repeat(&self) -> bool {
+        let attempt = self.headers.iter().find(|(name, _)| name == names::ATTEMPT);
+        let attempt = attempt.and_then(|(_, value)| std::str::from_utf8(value).ok()?.parse::<u8>().ok());
+        attempt.unwrap_or(1) <= self.rules.prefill_retries
+    }
+
+    /// Books the prefill on its target; `None` when there is none.
     pub(super) fn book_prefill(&mut self, vm: &mut Vm, host: &impl Host) -> Option<()> {
-        let target = self.prefill_target(self.tries)?.clone();
-        self.tries += 1;
+        let target = self.prefill_target()?.clone();
         self.is_sent = false;
         self.random = vm.rng.next_u64();
         let began = host.now_nanos();
@@ -131,26 +171,32 @@ impl Handing {
         };
         let booking = book_request(vm, load, millis(began));
         vm.flush_row(host, millis(began));
-        self.call = Some(Call::begin(vm, booking, self.body.len() as u64, began));
+        self.call = Some(if self.protocol().calls_prefill() {
+            Call::begin(vm, booking, self.body.len() as u64, began)
+        } else {
+            let until = UnixMillis(millis(began).0.saturating_add(self.rules.prefill_timeout_ms.into()));
+            Call::elsewhere(vm, booking, began, until)
+        });
         let Self { asked, prompt, prefill, said, .. } = &*self;
         self.pending = Some(Pending::new(vm, asked, prompt, prefill, &target, said.imagined, millis(began)));
         Some(())
     }
+}
 
-    /// Calls `target` in `cluster` with `body`, in the name of the client.
-    pub(super) fn call(
-        &self,
-        host: &impl Host,
-        cluster: &str,
-        target: &TargetEntry,
-        body: &[u8],
-    ) -> Result<u32, HostError> {
-        let rank = target.rank.map(|rank| rank.to_string());
-        let given = self.headers.iter().filter(|(name, _)| !NOT_SENT.contains(&name.as_str()));
-        let mut pairs: Vec<(&str, &str)> =
-            given.filter_map(|(name, value)| Some((name.as_str(), std::str::from_utf8(value).ok()?))).collect();
-        pairs.push((names::DESTINATION, &target.endpoint));
-        pairs.extend(rank.iter().map(|rank| (names::RANK, rank.as_str())));
-        host.call(cluster, &pairs, body, self.rules.prefill_timeout_ms)
-    }
+/// Calls `target` in `cluster` with `body`, in the name of the client whose request had these `headers`.
+pub(super) fn call_engine(
+    host: &impl Host,
+    headers: &Headers,
+    cluster: &str,
+    target: &TargetEntry,
+    body: &[u8],
+    timeout_ms: u32,
+) -> Result<u32, HostError> {
+    let rank = target.rank.map(|rank| rank.to_string());
+    let given = headers.iter().filter(|(name, _)| !NOT_SENT.contains(&name.as_str()));
+    let mut pairs: Vec<(&str, &str)> =
+        given.filter_map(|(name, value)| Some((name.as_str(), std::str::from_utf8(value).ok()?))).collect();
+    pairs.push((names::DESTINATION, &target.endpoint));
+    pairs.extend(rank.iter().map(|rank| (names::RANK, rank.as_str())));
+    host.call(cluster, &pairs, body, timeout_ms)
 }

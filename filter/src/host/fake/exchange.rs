@@ -76,6 +76,13 @@ impl Exchange {
         });
     }
 
+    /// Envoy has connected to `upstream` and sends the request.
+    pub fn connected(&self, host: &FakeHost, upstream: &str) {
+        self.see(host, |stream| {
+            stream.attributes.insert("upstream.address".to_owned(), upstream.as_bytes().to_vec());
+        });
+    }
+
     /// Response headers, of `upstream` or of Envoy itself.
     pub fn response(&self, host: &FakeHost, vm: &mut Vm, status: u32, upstream: Option<&str>) {
         self.see(host, |stream| {

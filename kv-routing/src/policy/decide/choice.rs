@@ -1,6 +1,6 @@
 //! An order of priced targets to a decision.
 
-use super::{Choice, Priced, Rung, Situation};
+use super::{Choice, Other, Priced, Rung, Situation};
 
 /// The decision for targets in the `order` of their positions in `priced`, naming at most `endpoints` endpoints.
 /// `None` when there is no target.
@@ -12,7 +12,6 @@ pub(in crate::policy) fn choice(
     order: &[u32],
 ) -> Option<Choice> {
     let mut ranked = order.iter().filter_map(|position| priced.get(*position as usize));
-    let best = ranked.clone().next()?;
     let runner_up = ranked.clone().nth(1).map(|priced| (priced.position, priced.cost.total));
     let mut named: Vec<&Priced<'_>> = Vec::new();
     while named.len() < usize::from(endpoints.max(1)) {
@@ -21,15 +20,20 @@ pub(in crate::policy) fn choice(
             named.push(next);
         }
     }
-    let uncached = (f64::from(situation.prompt_tokens) - best.cached).max(0.0);
-    Some(Choice {
-        target: best.position,
-        order: named.into_iter().map(|priced| priced.position).collect(),
-        rung: if best.predicted && rung == Rung::Exact { Rung::Predicted } else { rung },
-        state: best.state,
-        overlap: best.overlap,
-        cost: best.cost,
-        runner_up,
-        prefill_tokens: uncached as u64,
-    })
+    let mut others = named.iter().map(|priced| {
+        let predicted = priced.predicted && rung == Rung::Exact;
+        let uncached = (f64::from(situation.prompt_tokens) - priced.cached).max(0.0);
+        Other {
+            target: priced.position,
+            rung: if predicted { Rung::Predicted } else { rung },
+            state: priced.state,
+            overlap: priced.overlap,
+            cost: priced.cost,
+            prefill_tokens: uncached as u64,
+        }
+    });
+    let Other { target, rung, state, overlap, cost, prefill_tokens } = others.next()?;
+    let others = others.collect();
+    let order = named.iter().map(|priced| priced.position).collect();
+    Some(Choice { target, order, rung, state, overlap, cost, runner_up, prefill_tokens, others })
 }

@@ -238,6 +238,10 @@ pub struct Disaggregation {
     pub prefill_busy_tokens: Option<u64>,
     /// Milliseconds the prefill call may take.
     pub prefill_timeout_ms: u32,
+    /// Further prefill targets tried after one that failed.
+    pub prefill_retries: u8,
+    /// Further attempts to reach a decode target; `None`: as many as Envoy's route says.
+    pub decode_retries: Option<u8>,
     /// Whether prefill and decode target must share a label's value.
     pub topology: Option<Topology>,
     /// Prefill calls one Envoy thread may wait for.
@@ -325,6 +329,8 @@ impl Default for Disaggregation {
             min_uncached_ratio: 0.0,
             prefill_busy_tokens: None,
             prefill_timeout_ms: 60_000,
+            prefill_retries: 1,
+            decode_retries: None,
             topology: None,
             max_waits: 256,
             max_wait_bytes: 64 << 20,

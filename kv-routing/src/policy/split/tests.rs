@@ -4,7 +4,7 @@ use super::*;
 use crate::block::BlockSize;
 use crate::index::Overlap;
 use crate::policy::SplitMix64;
-use crate::policy::document::Busy;
+use crate::policy::document::{Busy, Overload};
 use crate::policy::eligible::tests::target;
 use crate::target::Slot;
 use crate::wire::UnixMillis;
@@ -13,13 +13,15 @@ struct Pool {
     targets: Vec<TargetEntry>,
     loads: Vec<TargetLoad>,
     overlaps: Overlaps,
+    /// Whether the request can be handed over.
+    fits: bool,
 }
 
 /// Positions 0 and 1 prefill, 2 and 3 decode.
 fn pool() -> Pool {
     let roles = [Role::Prefill, Role::Prefill, Role::Decode, Role::Decode];
     let targets = (0..).zip(roles).map(|(slot, role)| TargetEntry { role, ..target(slot) }).collect();
-    Pool { targets, loads: vec![TargetLoad::default(); 4], overlaps: Overlaps::default() }
+    Pool { targets, loads: vec![TargetLoad::default(); 4], overlaps: Overlaps::default(), fits: true }
 }
 
 impl Pool {
@@ -38,7 +40,7 @@ impl Pool {
             stale_decay_ms: 0,
             now: UnixMillis(100_000),
         };
-        plan(&situation, policy, Some(protocol), hints, &mut SplitMix64::new(3))
+        plan(&situation, policy, protocol, self.fits, hints, &mut SplitMix64::new(3))
     }
 
     fn plan_by(&self, policy: &Policy, protocol: Protocol) -> Plan {
@@ -75,7 +77,10 @@ fn whole(plan: &Plan) -> (u32, Option<Whole>) {
 
 fn refused(plan: &Plan) -> u16 {
     match &plan.outcome {
-        Outcome::Refused(refusal) => refusal.status,
+        Outcome::Refused(refusal) => {
+            assert!(refusal.status == 400 || refusal.retry_after_seconds.is_some(), "{refusal:?}");
+            refusal.status
+        }
         other => panic!("not refused: {other:?}"),
     }
 }
@@ -157,7 +162,84 @@ fn a_busy_prefill_pool_is_spared() {
     assert_eq!(whole(&pool.plan(&busy)).1, Some(Whole::PrefillBusy));
     // The thresholds for single targets hold on both sides.
     let single = Policy { busy: Busy { prefill_tokens: Some(999), ..Busy::default() }, ..Policy::named("p") };
-    assert_eq!(whole(&pool.plan(&single)).1, Some(Whole::NoPrefill));
+    assert_eq!(whole(&pool.plan(&single)).1, Some(Whole::PrefillBusy));
+    // Engines that serve nothing whole go on, and the thresholds for single targets are obeyed.
+    assert_eq!(apart(&pool.plan_by(&busy, Protocol::Sglang)).1, 2);
+    assert_eq!(refused(&pool.plan_by(&single, Protocol::Sglang)), 503);
+    let strict =
+        Policy { disaggregation: Disaggregation { aggregated_fallback: false, ..single.disaggregation }, ..single };
+    let overload = Overload::Reject { status: 429, retry_after_seconds: 7 };
+    let plan = pool.plan(&Policy { overload, ..strict.clone() });
+    assert_eq!((refused(&plan), plan.whole), (429, Some(Whole::PrefillBusy)));
+    assert!(matches!(plan.outcome, Outcome::Refused(Refusal { retry_after_seconds: Some(7), .. })));
+    assert_eq!(refused(&pool.plan(&strict)), 503);
+}
+
+/// Nobody is busy where nobody is.
+#[test]
+fn a_prefill_pool_that_is_gone_is_not_busy() {
+    let mut pool = pool();
+    pool.targets[..2].iter_mut().for_each(|target| target.health = Health::Unhealthy);
+    let rules =
+        |fallback| policy(|rules| (rules.prefill_busy_tokens, rules.aggregated_fallback) = (Some(1000), fallback));
+    let plan = pool.plan(&rules(false));
+    assert_eq!((refused(&plan), plan.whole), (503, Some(Whole::NoPrefill)));
+    assert_eq!(whole(&pool.plan(&rules(true))).1, Some(Whole::NoPrefill));
+}
+
+#[test]
+fn a_decode_pool_that_is_gone_or_busy_is_named() {
+    let gone = |health, waiting| {
+        let mut pool = pool();
+        for target in &mut pool.targets[2..] {
+            (target.health, target.waiting) = (health, waiting);
+        }
+        pool
+    };
+    let bounded = Policy { busy: Busy { waiting: Some(4), ..Busy::default() }, ..Policy::named("p") };
+    for (pool, why, reason) in [
+        (gone(Health::Unhealthy, 0), Whole::NoDecode, PassReason::NoTarget),
+        (gone(Health::Healthy, 5), Whole::DecodeBusy, PassReason::Busy),
+    ] {
+        let plan = pool.plan(&bounded);
+        assert_eq!((&plan.outcome, plan.whole), (&Outcome::Pass(reason), Some(why)), "by the policy's overload");
+        assert_eq!(refused(&pool.plan_by(&bounded, Protocol::Sglang)), 503, "Envoy would find nobody either");
+        let mut strict = bounded.clone();
+        strict.disaggregation.aggregated_fallback = false;
+        let Outcome::Refused(refusal) = pool.plan(&strict).outcome else { panic!("not refused") };
+        assert!(refusal.message.starts_with("decode: "), "{}", refusal.message);
+    }
+}
+
+/// SGLang's decode engines answer nothing that was not prefilled for them, whatever the reason.
+#[test]
+fn engines_that_serve_nothing_whole_are_sent_nothing_whole() {
+    let never = policy(|rules| rules.mode = DisaggregationMode::Never);
+    let mut other = pool();
+    other.fits = false;
+    for (pool, policy) in [(pool(), &never), (other, &Policy::named("p"))] {
+        assert_eq!(refused(&pool.plan_by(policy, Protocol::Sglang)), 503);
+        assert!(matches!(whole(&pool.plan(policy)), (2 | 3, None)));
+        let mut mixed = pool;
+        mixed.targets[3].role = Role::Both;
+        assert_eq!(whole(&mixed.plan_by(policy, Protocol::Sglang)), (3, None));
+    }
+}
+
+#[test]
+fn every_prefill_target_is_named_with_what_is_believed_of_it() {
+    let mut pool = pool();
+    pool.hold(0, 50);
+    pool.hold(1, 90);
+    let one = Policy { fallbacks: 0, ..Policy::named("p") };
+    let plan = pool.plan(&one);
+    let (Outcome::Chosen(mut prefill), Some(decode)) = (plan.outcome, plan.decode) else { panic!("not apart") };
+    assert_eq!((prefill.target, prefill.overlap.device, prefill.prefill_tokens), (1, 90, 160));
+    assert!(prefill.take_next());
+    assert_eq!((prefill.target, prefill.overlap.device, prefill.prefill_tokens), (0, 50, 800));
+    assert_eq!(prefill.order, [0]);
+    assert!(!prefill.take_next());
+    assert_eq!(decode.order.len(), 1, "decode targets as the policy says");
 }
 
 #[test]
@@ -179,8 +261,14 @@ fn a_label_ties_decode_to_prefill() {
     pool.targets[3].waiting = 5;
     let bounded = Policy { busy: Busy { waiting: Some(4), ..Busy::default() }, ..topology(false) };
     assert_eq!(apart(&pool.plan(&bounded)), (0, 2));
+    // One that is required has the next best pair taken.
+    let bounded = Policy { busy: Busy { waiting: Some(4), ..Busy::default() }, ..topology(true) };
+    assert_eq!(apart(&pool.plan(&bounded)), (1, 2));
     pool.targets[3].health = Health::Unhealthy;
-    assert_eq!(whole(&pool.plan(&topology(true))).1, Some(Whole::NoPrefill));
+    assert_eq!(apart(&pool.plan(&topology(true))), (1, 2));
+    pool.targets[1].health = Health::Unhealthy;
+    assert_eq!(whole(&pool.plan(&topology(true))).1, Some(Whole::NoDecode));
+    pool.targets[1].health = Health::Healthy;
     pool.targets[0].labels.clear();
     assert_eq!(apart(&pool.plan(&topology(true))), (0, 2));
 }

@@ -55,6 +55,7 @@ impl Generation {
     /// Checks a request.
     pub(super) fn check(app: &App, asked: Asked<'_>) -> Result<Self, ApiError> {
         let Asked { api, headers, body, common, prompts, limit } = asked;
+        check_request_model(app.config.transfer.protocol, api, body, limit)?;
         let scope = app.scope(common.model.as_deref(), common.cache_salt.clone())?;
         let n = positive("n", common.n.unwrap_or(1))?;
         let limit = limit.map(|limit| positive("max_tokens", limit)).transpose()?;
@@ -139,6 +140,31 @@ fn ranks(app: &App, headers: &HeaderMap, hand_offs: &[HandOff]) -> Result<Vec<us
             Ok(by_room)
         })
         .collect()
+}
+
+/// What one engine's request model refuses and another's does not.
+fn check_request_model(
+    protocol: PdProtocol,
+    api: Api,
+    body: &Map<String, Value>,
+    limit: Option<i64>,
+) -> Result<(), ApiError> {
+    const NEWER: &str = "max_completion_tokens";
+    match protocol {
+        // Two names of one field of chats, and unknown fields are forbidden.
+        PdProtocol::Trtllm
+            if body.contains_key(NEWER) && (api == Api::Completion || body.contains_key("max_tokens")) =>
+        {
+            Err(ApiError::bad_field(NEWER, "Extra inputs are not permitted"))
+        }
+        // Until March 2026 a demanded tool call had to be whole in the answer's text.
+        PdProtocol::Nixl | PdProtocol::Mooncake
+            if limit == Some(1) && body.get("tool_choice").and_then(Value::as_str) == Some("required") =>
+        {
+            Err(ApiError::bad_request("1 validation error for list[FunctionDefinition]: Invalid JSON: EOF"))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn positive(param: &'static str, value: i64) -> Result<u32, ApiError> {

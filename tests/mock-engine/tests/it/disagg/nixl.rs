@@ -180,3 +180,12 @@ async fn streams_fetch_before_their_first_byte() {
     assert_eq!(streamed, plain_text(&body(prompt(0), 6, json!({}))).await);
     assert_eq!(pair.to_decode.post("/v1/completions", &request).await.status, 500, "an error, not a broken stream");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_token_is_no_tool_call() {
+    let pair = Pair::start(PdProtocol::Nixl).await;
+    for (choice, limit, status) in [("required", 1, 400), ("required", 9, 200), ("auto", 1, 200)] {
+        let request = body(prompt(0), limit, json!({"tool_choice": choice}));
+        assert_eq!(pair.to_decode.post("/v1/completions", &request).await.status, status, "{choice} {limit}");
+    }
+}

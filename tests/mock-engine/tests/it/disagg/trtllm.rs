@@ -76,3 +76,24 @@ async fn ids_that_lost_their_low_bits_and_foreign_states_are_refused() {
     }
     assert_eq!(pair.held(), (1, 6));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_names_of_one_limit_are_refused() {
+    let pair = Pair::start(PdProtocol::Trtllm).await;
+    let chat = |limits: Value| {
+        let mut chat = json!({"model": "mock", "messages": [{"role": "user", "content": "Tides?"}]});
+        chat.as_object_mut().unwrap().extend(limits.as_object().unwrap().clone());
+        chat
+    };
+    for (limits, status) in [
+        (json!({"max_tokens": 2}), 200),
+        (json!({"max_completion_tokens": 2}), 200),
+        (json!({"max_tokens": 2, "max_completion_tokens": 2}), 400),
+        (json!({"max_tokens": 2, "max_completion_tokens": null}), 400),
+    ] {
+        let answer = pair.to_decode.post("/v1/chat/completions", &chat(limits)).await;
+        assert_eq!(answer.status, status, "{}", answer.body);
+    }
+    let completion = body(prompt(0), 1, json!({"max_completion_tokens": 1}));
+    assert_eq!(pair.to_decode.post("/v1/completions", &completion).await.status, 400);
+}
