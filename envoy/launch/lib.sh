@@ -94,6 +94,8 @@ pools:
 EOF
   local config=envoy.yaml
   [ -z "$disaggregated" ] || config=envoy-disagg.yaml
+  # Both of SGLang's calls are made at once: when they come to nothing, the whole is repeated.
+  [ -z "$disaggregated" ] || [ "$protocol" != sglang ] || config=envoy-disagg-repeat.yaml
   "$ROOT/scripts/envoy-config.sh" "$ROOT/envoy/$config" "$WASM" "$RUN_DIR" >"$RUN_DIR/envoy.yaml"
   # Envoy wants the endpoint files to exist.
   printf '{"resources": []}\n' | tee "$RUN_DIR/prefill-eds.json" >"$RUN_DIR/eds.json"

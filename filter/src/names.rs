@@ -11,7 +11,7 @@ pub const MODEL: &str = "x-gateway-model-name";
 /// Protocol of a decode call whose prompt was prefilled elsewhere. What was handed over can be fetched once, so such a call must not be repeated
 /// when it may have reached an engine: Envoy's routes can match on it.
 pub const HANDOFF: &str = "x-kv-router-handoff";
-/// Response header of an answer that says that a prefill failed beside its decode call: whoever sent the request may repeat it at once.
+/// Response header of an answer that says which phase of a hand-over failed: the request may be repeated at once, and is handed over anew.
 pub const AGAIN: &str = "x-kv-router-again";
 /// Which attempt at a request this is, where Envoy says so.
 pub const ATTEMPT: &str = "x-envoy-attempt-count";

@@ -28,15 +28,20 @@ pub fn pool(protocol: PdProtocol) -> Value {
     json!({"disaggregation": {"protocol": protocol, "cluster": "prefill", "eds_file": "prefill-eds.json"}})
 }
 
-/// Envoy on the configuration with two clusters.
-pub fn envoy() -> envoy::Options {
-    envoy::Options { config: "envoy/envoy-disagg.yaml", ..envoy::Options::default() }
+/// Envoy on the configuration for that protocol.
+pub fn envoy(protocol: PdProtocol) -> envoy::Options {
+    let config = match protocol {
+        PdProtocol::Sglang => "envoy/envoy-disagg-repeat.yaml",
+        PdProtocol::Nixl | PdProtocol::Mooncake | PdProtocol::Trtllm => "envoy/envoy-disagg.yaml",
+    };
+    envoy::Options { config, ..envoy::Options::default() }
 }
 
 impl Split {
     /// Starts `prefill` and `decode` engines; `config` says by which protocol they hand over.
     pub async fn start(config: &EngineConfig, prefill: usize, decode: usize) -> Self {
-        let options = Options { envoy: envoy(), pool: pool(config.transfer.protocol), ..Options::default() };
+        let protocol = config.transfer.protocol;
+        let options = Options { envoy: envoy(protocol), pool: pool(protocol), ..Options::default() };
         Self::start_with(config, prefill, decode, options).await
     }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use mock_engine::{EngineConfig, EventsConfig, MockEngine, Model, ModelSource, Role, Speed};
+use mock_engine::{EngineConfig, EventsConfig, MockEngine, Model, ModelSource, Role, Speed, TransferConfig};
 
 use crate::bridge::Worker;
 use crate::client::Client;
@@ -43,18 +43,30 @@ impl Engine {
 
     /// Dies, and starts again on the same ports with an empty cache.
     pub async fn restart(self) -> Self {
-        let events = self.config.events.clone().map(|events| EventsConfig {
-            endpoint: self.engine.events_endpoint().expect("events are on").to_owned(),
-            replay_endpoint: self.engine.replay_endpoint().map(str::to_owned),
-            ..events
-        });
-        let config = EngineConfig { port: self.engine.http_addr().port(), events, ..self.config.clone() };
+        let config = self.same_ports();
         self.die();
+        Self::start_again(config).await
+    }
+
+    /// Starts one whose ports another one had, as soon as they are free.
+    pub async fn start_again(config: EngineConfig) -> Self {
         let (engine, _) = wait::until("the engine's ports are free", PORTS_LIMIT, async || {
             MockEngine::start(config.clone()).await.ok()
         })
         .await;
         Self { engine, config, client: Client::new() }
+    }
+
+    /// Its configuration, with the ports it has.
+    pub fn same_ports(&self) -> EngineConfig {
+        let events = self.config.events.clone().map(|events| EventsConfig {
+            endpoint: self.engine.events_endpoint().expect("events are on").to_owned(),
+            replay_endpoint: self.engine.replay_endpoint().map(str::to_owned),
+            ..events
+        });
+        let side_port = self.engine.side_addr().map_or(0, |address| address.port());
+        let transfer = TransferConfig { side_port, ..self.config.transfer.clone() };
+        EngineConfig { port: self.engine.http_addr().port(), events, transfer, ..self.config.clone() }
     }
 
     /// Starts several with the same configuration, on ports of their own.

@@ -28,6 +28,9 @@ impl Flow {
         let status = status(host.response_header(":status"));
         if status >= FAILURE_STATUS {
             routed.failed = true;
+            if routed.by.may_repeat {
+                host.set_response_header(names::AGAIN, b"decode");
+            }
             vm.counters.count(host, Counter::Failed);
         }
         if status >= ERROR_STATUS {

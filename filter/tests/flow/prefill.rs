@@ -233,6 +233,28 @@ fn a_failed_pair_is_repeated_as_often_as_the_policy_says() {
     }
 }
 
+/// By whoever failed: a decode engine that fails before its first byte costs a new prefill.
+#[test]
+fn a_decode_engine_that_fails_has_the_whole_repeated() {
+    for (status, retries, again) in [(500, 1, Some("decode")), (502, 1, Some("decode")), (500, 0, None), (429, 1, None)]
+    {
+        let mut stage = stage(Protocol::Nixl);
+        rule(&mut stage, |rules| rules.prefill_retries = retries);
+        let exchange = stage.prompt(0..320);
+        answer(&mut stage, &exchange, nixl_answer());
+        let Thread { host, vm, .. } = &mut stage.threads[0];
+        exchange.response(host, vm, status, Some(DECODE[0]));
+        let told = exchange.see(host, |stream| stream.response_header("x-kv-router-again"));
+        assert_eq!(told.as_deref(), again, "{status} {retries}");
+    }
+    let mut stage = stage(Protocol::Nixl);
+    rule(&mut stage, |rules| rules.mode = kv_routing::policy::document::DisaggregationMode::Never);
+    let whole = stage.prompt(0..320);
+    let Thread { host, vm, .. } = &mut stage.threads[0];
+    whole.response(host, vm, 500, Some(DECODE[0]));
+    assert_eq!(whole.see(host, |stream| stream.response_header("x-kv-router-again")), None);
+}
+
 #[test]
 fn mooncake_and_trtllm_bodies() {
     let mut mooncake = stage(Protocol::Mooncake);

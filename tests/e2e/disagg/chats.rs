@@ -133,7 +133,7 @@ async fn header_only() {
         ..Worker::default()
     };
     let pool = json!({"disaggregation": {"protocol": "header", "eds_file": "prefill-eds.json"}});
-    let options = Options { envoy: disagg::envoy(), pool, ..Options::default() };
+    let options = Options { envoy: disagg::envoy(PdProtocol::Nixl), pool, ..Options::default() };
     let mut stack = Stack::start(&[worker(&prefill, "prefill"), worker(&decode, "decode")], options).await;
     let documents = [document(1, 0, false), document(1, 1, true)];
     for document in &documents {

@@ -33,7 +33,7 @@ fn question(serial: u64) -> Value {
 fn without_probes(protocol: PdProtocol) -> Options {
     let mut pool = disagg::pool(protocol);
     pool["probe"] = json!({"interval_ms": 60_000, "timeout_ms": 1000});
-    Options { envoy: disagg::envoy(), pool, ..Options::default() }
+    Options { envoy: disagg::envoy(protocol), pool, ..Options::default() }
 }
 
 async fn more(traffic: &Traffic, count: u64) {
@@ -41,9 +41,9 @@ async fn more(traffic: &Traffic, count: u64) {
     wait::until("traffic", Duration::from_secs(20), async || (traffic.ended() >= ended + count).then_some(())).await;
 }
 
-#[tokio::test]
-async fn prefill_engines_die_one_by_one_and_no_client_notices() {
-    let mut config = slow(PdProtocol::Nixl);
+/// Both prefill engines die under load, then one returns: on other ports, as another pod would, or on the `same` ones.
+async fn die_one_by_one(protocol: PdProtocol, same: bool) {
+    let mut config = slow(protocol);
     // What an engine has prefilled and not yet handed over dies with it.
     config.transfer.recompute_lost = true;
     let mut split = Split::start(&config, 2, 2).await;
@@ -52,26 +52,65 @@ async fn prefill_engines_die_one_by_one_and_no_client_notices() {
     more(&traffic, 40).await;
     split.prefill.remove(0).die();
     more(&traffic, 80).await;
-    split.prefill.remove(0).die();
-    more(&traffic, 80).await;
-    traffic::expect_all_ok(&traffic.stop().await);
-    assert!(split.stack.envoy.stat("kv_router.handoff.whole").await > 0, "aggregated while there is no prefill engine");
+    let last = split.prefill.remove(0);
+    let ports = last.same_ports();
+    // SGLang's decode engines serve nothing alone: what is under way when the last prefill engine dies is refused.
+    let serves_whole = protocol != PdProtocol::Sglang;
+    if serves_whole {
+        last.die();
+        more(&traffic, 80).await;
+        traffic::expect_all_ok(&traffic.stop().await);
+        let whole = split.stack.envoy.stat("kv_router.handoff.whole").await;
+        assert!(whole > 0, "aggregated while there is no prefill engine");
+    } else {
+        traffic::expect_all_ok(&traffic.stop().await);
+        let traffic = Traffic::start(&url, 12, |serial| question(5_000 + serial));
+        more(&traffic, 40).await;
+        last.die();
+        more(&traffic, 80).await;
+        for reply in traffic.stop().await {
+            let reply = reply.expect("an answer");
+            assert!([200, 503].contains(&reply.status.as_u16()), "{} {}", reply.status, reply.text());
+        }
+    }
 
-    // One returns, on another port, as another pod would.
-    let back = Engine::start(with_role(&config, Role::Prefill)).await;
+    let returning = if same { ports } else { with_role(&config, Role::Prefill) };
+    let back = Engine::start_again(returning).await;
+    let returned = Instant::now();
     let workers: Vec<_> = split.decode.iter().chain([&back]).map(Engine::worker).collect();
     let traffic = Traffic::start(&url, 4, |serial| question(10_000 + serial));
-    let returned = Instant::now();
-    bridge::write_workers(&split.stack.scratch, &workers);
+    if !same {
+        bridge::write_workers(&split.stack.scratch, &workers);
+    }
     wait::until("the returned engine is used", 4 * BACK_WITHIN, async || {
         (back.metric("mock:pulls_total").await > 0).then_some(())
     })
     .await;
     let took = returned.elapsed();
-    println!("first pull {took:?} after the prefill engine returned");
+    let ports = if same { "the same" } else { "other" };
+    println!("{protocol:?}: first pull {took:?} after a prefill engine returned on {ports} ports");
     assert!(took < BACK_WITHIN, "{took:?}");
-    traffic::expect_all_ok(&traffic.stop().await);
+    let replies = traffic.stop().await;
+    if serves_whole {
+        traffic::expect_all_ok(&replies);
+    }
+    split.prefill.push(back);
     expect_no_bookings(&split).await;
+}
+
+#[tokio::test]
+async fn prefill_engines_die_one_by_one_and_no_client_notices() {
+    for protocol in [PdProtocol::Nixl, PdProtocol::Mooncake, PdProtocol::Trtllm] {
+        die_one_by_one(protocol, false).await;
+        die_one_by_one(protocol, true).await;
+    }
+}
+
+/// Its calls are made at once, so a hand-over that came to nothing is repeated as a whole.
+#[tokio::test]
+async fn prefill_engines_of_calls_made_at_once_die_one_by_one_and_no_client_notices() {
+    die_one_by_one(PdProtocol::Sglang, false).await;
+    die_one_by_one(PdProtocol::Sglang, true).await;
 }
 
 /// Nobody knows of the death yet but the prefill call itself.
@@ -115,6 +154,44 @@ async fn without_prefill_engines_the_policy_refuses_or_serves_whole() {
     split.stack.chat(&question(50)).await.expect_ok();
 }
 
+/// Nobody knows of the death yet, which is where SGLang's two calls go.
+#[tokio::test]
+async fn an_unnoticed_death_costs_calls_made_at_once_one_more_pair() {
+    let protocol = PdProtocol::Sglang;
+    let mut split = Split::start_with(&config(protocol), 2, 2, without_probes(protocol)).await;
+    split.prefill.remove(0).die();
+    for seed in 0..20 {
+        split.stack.chat(&question(seed)).await.expect_ok();
+    }
+    let envoy = &split.stack.envoy;
+    let (failed, repeated) = (envoy.stat("handoff.failed").await, envoy.stat("cluster.routed.upstream_rq_retry").await);
+    assert!(failed > 0 && failed == repeated, "{failed} {repeated}");
+    assert_eq!(split.decoded("mock:fetches_total").await, 20);
+    expect_no_bookings(&split).await;
+}
+
+/// A decode engine that fails costs a new pair, too: what was handed over to it is of no use to another one.
+#[tokio::test]
+async fn a_decode_call_that_fails_is_repeated_with_a_new_prefill() {
+    for protocol in [PdProtocol::Sglang, PdProtocol::Nixl] {
+        let options =
+            Options { envoy: disagg::envoy(PdProtocol::Sglang), pool: disagg::pool(protocol), ..Options::default() };
+        let split = Split::start_with(&config(protocol), 1, 2, options).await;
+        for kind in ["close_before_headers", "status"] {
+            let once = json!({"requests": {"count": 1, "kind": kind}});
+            for engine in &split.decode {
+                split.stack.client.post(&engine.url("/mock/faults"), &once).await.expect("engine").expect_ok();
+                // By default a policy allows one more try.
+                for seed in 0..12 {
+                    split.stack.chat(&question(seed)).await.expect_ok();
+                }
+            }
+        }
+        assert_eq!(split.stack.envoy.stat("cluster.routed.upstream_rq_retry").await, 4, "{protocol:?}");
+        expect_no_bookings(&split).await;
+    }
+}
+
 /// SGLang's decode call is made already when its prefill fails: the client is told at once instead of when decode gives up.
 #[tokio::test]
 async fn a_prefill_that_fails_beside_its_decode_call_is_told_at_once() {
@@ -127,6 +204,8 @@ async fn a_prefill_that_fails_beside_its_decode_call_is_told_at_once() {
     let reply = split.stack.chat(&question(2)).await;
     assert_eq!(reply.status, 503, "{}", reply.text());
     assert!(reply.total < Duration::from_secs(5), "{:?}", reply.total);
+    let header = |name: &str| reply.headers.get(name).map(|value| value.to_str().unwrap().to_owned());
+    assert_eq!((header("retry-after").as_deref(), header("x-kv-router-again")), (Some("1"), None));
     split.stack.envoy.expect_running();
     expect_no_bookings(&split).await;
 }

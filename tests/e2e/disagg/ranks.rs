@@ -33,7 +33,7 @@ async fn each_phase_names_its_rank() {
         let mut pool = disagg::pool(protocol);
         pool["workers_file"] = Value::Null;
         pool["workers"] = json!([worker(&prefill, "prefill"), worker(&decode, "decode")]);
-        let options = Options { envoy: disagg::envoy(), pool, ..Options::default() };
+        let options = Options { envoy: disagg::envoy(protocol), pool, ..Options::default() };
         let stack = Stack::start(&[prefill.worker(), decode.worker()], options).await;
         let mut split = Split { stack, prefill: vec![prefill], decode: vec![decode] };
         let mut used = BTreeSet::new();

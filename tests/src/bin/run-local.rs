@@ -118,8 +118,10 @@ async fn simulated(protocol: Option<PdProtocol>) -> Workers {
         };
         engines.push(Engine::start(config).await);
     }
-    let (envoy, pool) = protocol
-        .map_or_else(|| (envoy::Options::default(), json!({})), |protocol| (disagg::envoy(), disagg::pool(protocol)));
+    let (envoy, pool) = protocol.map_or_else(
+        || (envoy::Options::default(), json!({})),
+        |protocol| (disagg::envoy(protocol), disagg::pool(protocol)),
+    );
     Workers {
         envoy,
         model: SIMULATED_MODEL.into(),

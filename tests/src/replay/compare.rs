@@ -136,8 +136,9 @@ pub fn splits() -> [(String, Value); 4] {
 /// When any request fails.
 pub async fn replay_split(policy: &Value, requests: &[TraceRequest], compression: f64) -> Result<Outcome> {
     let config = engine(requests, compression);
-    let pool = disagg::pool(config.transfer.protocol);
-    let options = Options { envoy: disagg::envoy(), pool, family: None, block_size: BLOCK_SIZE, ..Options::default() };
+    let protocol = config.transfer.protocol;
+    let (envoy, pool) = (disagg::envoy(protocol), disagg::pool(protocol));
+    let options = Options { envoy, pool, family: None, block_size: BLOCK_SIZE, ..Options::default() };
     let split = Split::start_with(&config, ENGINES / 2, ENGINES / 2, options).await;
     let document = json!({"version": 1, "policies": {"p": policy}, "default": "p"});
     split.stack.bridge.put_policy(&document).await;
