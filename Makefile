@@ -86,7 +86,7 @@ test-swaps: wasm build ## 50 policy swaps in 50 s, 10 of them refused, under 200
 test-shadow: wasm build ## Hit rate predicted by a round robin shadow against round robin at work, 4000 requests each (5 minutes)
 	E2E_SHADOW_REQUESTS=4000 cargo test --package e2e -- a_shadow_predicts --nocapture
 
-test-aborts: wasm build ## A thousand clients that leave at any moment of a hand-over, per protocol (test-e2e has a few)
+test-aborts: wasm build ## A thousand clients that leave in each phase of a hand-over, per protocol (15 minutes; test-e2e has a few)
 	ABORTS=1000 cargo test --package e2e --test e2e -- disagg::aborts --nocapture
 
 test: lint test-unit test-wasm envoy-validate test-e2e ## Everything that is checked

@@ -6,6 +6,7 @@
 //! | [`stack`] | everything together, as most tests want it |
 //! | [`disagg`] | the same over prefill and decode engines |
 //! | [`envoy`], [`bridge`], [`engine`] | one process each |
+//! | [`gate`] | a TCP proxy that can be shut |
 //! | [`recorder`] | an engine that only writes down what reaches it |
 //! | [`player`] | recorded event frames on a real socket |
 //! | [`client`] | HTTP client with timing, trailers and raw header bytes |
@@ -30,6 +31,7 @@ pub mod decision;
 pub mod disagg;
 pub mod engine;
 pub mod envoy;
+pub mod gate;
 pub mod paths;
 pub mod player;
 pub mod ports;

@@ -34,7 +34,7 @@ impl Flow {
     }
 }
 
-/// Whether Envoy has sent the request to an endpoint.
+/// Whether Envoy has had a connection to send the request on. (It names the endpoint from the moment in which it begins to connect.)
 fn is_connected(host: &impl Host) -> bool {
-    host.attribute(&["upstream", "address"]).is_some_and(|address| !address.is_empty())
+    host.attribute(&["upstream", "cx_pool_ready_duration"]).is_some_and(|duration| !duration.is_empty())
 }

@@ -80,6 +80,7 @@ impl Exchange {
     pub fn connected(&self, host: &FakeHost, upstream: &str) {
         self.see(host, |stream| {
             stream.attributes.insert("upstream.address".to_owned(), upstream.as_bytes().to_vec());
+            stream.attributes.insert("upstream.cx_pool_ready_duration".to_owned(), vec![0; 8]);
         });
     }
 

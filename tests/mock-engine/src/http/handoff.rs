@@ -154,7 +154,9 @@ impl Generation {
         };
         // The prefill side waits up to its own limit; leave it the time to answer.
         let limit = app.transfers.rendezvous_timeout() + Duration::from_secs(5);
-        let blocks = Wanted::new(&wanted.address, pull, limit);
+        // SGLang's prefill side ends what its decode side has left.
+        let frees = app.config.transfer.protocol != PdProtocol::Sglang;
+        let blocks = Wanted::new(&wanted.address, pull, limit, frees);
         let (reserved, ready) = oneshot::channel();
         let ticket = self.submit(app, prompt, 0, Some(reserved), false);
         ready.await.map_err(|_| ApiError::internal("the engine ended before it could fetch the prompt's blocks"))?;

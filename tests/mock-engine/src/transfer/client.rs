@@ -57,21 +57,24 @@ impl PullError {
     }
 }
 
-/// A fetch that is made even if the request that needs it is given up before: vLLM's decode side tells the prefill engine of requests that
-/// are aborted before they were scheduled, or while their blocks are on the way, so that these are freed. Not so where the decode side may
-/// be first: there is nothing to free yet.
-pub(crate) struct Wanted(Option<(String, Pull, Duration)>);
+/// A fetch that is made even if the request that needs it is given up before, where the engine does so: vLLM's decode side tells the prefill
+/// engine of requests that are aborted before they were scheduled, or while their blocks are on the way, so that these are freed, with the
+/// NIXL connector and with Mooncake's.
+pub(crate) struct Wanted {
+    fetch: Option<(String, Pull, Duration)>,
+    frees: bool,
+}
 
 impl Wanted {
-    /// What `pull` names is to be fetched from `address`, within `limit`.
-    pub(crate) fn new(address: &str, pull: Pull, limit: Duration) -> Self {
-        Self(Some((address.to_owned(), pull, limit)))
+    /// What `pull` names is to be fetched from `address`, within `limit`; `frees`: even if it is given up.
+    pub(crate) fn new(address: &str, pull: Pull, limit: Duration, frees: bool) -> Self {
+        Self { fetch: Some((address.to_owned(), pull, limit)), frees }
     }
 
     /// Fetches it.
     pub(crate) async fn fetch(mut self) -> Result<(), PullError> {
-        match self.0.take() {
-            Some((address, pull, limit)) if pull.may_be_early => fetch(&address, &pull, limit).await,
+        match self.fetch.take() {
+            Some((address, pull, limit)) if !self.frees => fetch(&address, &pull, limit).await,
             Some((address, pull, limit)) => {
                 let task = tokio::spawn({
                     let address = address.clone();
@@ -86,8 +89,8 @@ impl Wanted {
 
 impl Drop for Wanted {
     fn drop(&mut self) {
-        if let (Some((address, pull, limit)), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current())
-            && !pull.may_be_early
+        if let (Some((address, pull, limit)), Ok(runtime)) = (self.fetch.take(), tokio::runtime::Handle::try_current())
+            && self.frees
         {
             runtime.spawn(async move {
                 if let Err(error) = fetch(&address, &pull, limit).await {
