@@ -56,7 +56,8 @@ fn is_followed(target: &Value) -> bool {
 }
 
 impl Worker {
-    fn entry(&self) -> Value {
+    /// Its entry in the workers file.
+    pub fn entry(&self) -> Value {
         let mut entry = match &self.events {
             Some((endpoint, replay)) => {
                 json!({"address": self.address, "events": {"endpoint": endpoint, "replay": replay}})

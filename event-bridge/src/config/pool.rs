@@ -176,6 +176,7 @@ pub(super) fn resolve(raw: RawPool, field: &str, dir: &Path) -> Result<PoolConfi
         events: EventDefaults::resolve(events, engine, &format!("{field}.events"))?,
         max_batched_tokens,
         bootstrap_port: handoff.bootstrap_port,
+        role_label: handoff.role_label.clone(),
     };
     if worker_defaults.events.origin == EventOrigin::Polled && worker_defaults.events.enabled && !adapters.is_empty() {
         let what = "the events of /kv_cache_events do not tell adapters from the base model";

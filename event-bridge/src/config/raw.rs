@@ -121,6 +121,7 @@ pub(super) struct RawHandoff {
     pub(super) cluster: Option<String>,
     pub(super) eds_file: Option<PathBuf>,
     pub(super) bootstrap_port: Option<u16>,
+    pub(super) role_label: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]

@@ -114,6 +114,10 @@ fn a_refused_file_names_field_and_fix() {
         (workers("{address: 'a:1'}"), &["pools[0].workers[0].address", "10.0.0.7:8000"]),
         (workers("{address: '1.1.1.1:1'}, {address: '1.1.1.1:1'}"), &["pools[0].workers[1].address", "already"]),
         (workers("{address: '1.1.1.1:1', role: x}"), &["pools[0].workers[0].role", "prefill"]),
+        (
+            workers("{address: '1.1.1.1:1', labels: {llm-d.ai/role: encode}}"),
+            &["pools[0].workers[0].labels", "`encode`", "prefill-decode"],
+        ),
         (workers("{address: '1.1.1.1:1', ranks: 0}"), &["pools[0].workers[0].ranks"]),
         (workers("{address: '1.1.1.1:1', first_rank: 1}"), &["pools[0].workers[0].first_rank", "`ranks`"]),
         (
@@ -165,6 +169,25 @@ fn a_refused_file_names_field_and_fix() {
             assert!(error.contains(part), "`{part}` missing in: {error}\nfor: {text}");
         }
     }
+}
+
+#[test]
+fn roles_are_told_by_a_label_too() {
+    use kv_routing::wire::Role;
+    let role = |rest: &str, pool: &str| {
+        let text = format!("pools: [{{name: p, models: [m], workers: [{{address: '1.1.1.1:1', {rest}}}], {pool}}}]");
+        let config = parse(&text).unwrap();
+        let WorkerSource::Static(workers) = &config.pools[0].workers else { panic!("not static") };
+        workers[0].role
+    };
+    for (label, expected) in
+        [("prefill", Role::Prefill), ("decode", Role::Decode), ("both", Role::Both), ("prefill-decode", Role::Both)]
+    {
+        assert_eq!(role(&format!("labels: {{llm-d.ai/role: {label}}}"), ""), Some(expected), "{label}");
+    }
+    assert_eq!(role("labels: {llm-d.ai/role: decode}, role: prefill", ""), Some(Role::Prefill), "as configured");
+    assert_eq!(role("labels: {zone: prefill}", ""), None);
+    assert_eq!(role("labels: {zone: prefill}", "disaggregation: {role_label: zone}"), Some(Role::Prefill));
 }
 
 #[test]

@@ -52,6 +52,8 @@ pub struct WorkerDefaults {
     pub max_batched_tokens: Option<u64>,
     /// Port of bootstrap servers.
     pub bootstrap_port: Option<u16>,
+    /// Label that tells the role.
+    pub role_label: String,
 }
 
 pub(super) fn resolve_all(
@@ -89,11 +91,12 @@ fn resolve(raw: RawWorker, field: &str, defaults: &WorkerDefaults) -> Result<Wor
     let address = WorkerAddress::parse(&address).map_err(|what| {
         Problem::new(format!("{field}.address"), what, "write the address as Envoy sees it, for example 10.0.0.7:8000")
     })?;
-    let role = role.map(|role| match role {
-        RawRole::Both => Role::Both,
-        RawRole::Prefill => Role::Prefill,
-        RawRole::Decode => Role::Decode,
-    });
+    let role = match role {
+        Some(RawRole::Both) => Some(Role::Both),
+        Some(RawRole::Prefill) => Some(Role::Prefill),
+        Some(RawRole::Decode) => Some(Role::Decode),
+        None => labelled_role(&labels, &defaults.role_label, field)?,
+    };
     let feed = defaults.events.for_worker(events.unwrap_or_default(), address, &format!("{field}.events"))?;
     let ranks = resolve_ranks(ranks, first_rank, field)?
         .into_iter()
@@ -120,6 +123,21 @@ fn resolve(raw: RawWorker, field: &str, defaults: &WorkerDefaults) -> Result<Wor
         max_batched_tokens: max_batched_tokens.or(defaults.max_batched_tokens),
         bootstrap: BootstrapSpec::resolve(bootstrap, address, defaults.bootstrap_port),
     })
+}
+
+/// The role that a label tells, in the words of llm-d where they differ.
+fn labelled_role(labels: &BTreeMap<String, String>, label: &str, field: &str) -> Result<Option<Role>, Problem> {
+    let Some(value) = labels.get(label) else { return Ok(None) };
+    match value.as_str() {
+        "prefill" => Ok(Some(Role::Prefill)),
+        "decode" => Ok(Some(Role::Decode)),
+        "both" | "prefill-decode" => Ok(Some(Role::Both)),
+        _ => Err(Problem::new(
+            format!("{field}.labels"),
+            format!("`{label}` is `{value}`, which is no role"),
+            "use prefill, decode, both or prefill-decode, give the worker a `role`, or leave it out",
+        )),
+    }
 }
 
 fn resolve_ranks(ranks: Option<u32>, first: Option<u32>, field: &str) -> Result<Vec<Option<u32>>, Problem> {

@@ -5,7 +5,7 @@ use kv_routing::target::Slot;
 use kv_routing::wire::{Bootstrap, Health, Role, SourceState, UnixMillis};
 use tokio::time::Instant;
 
-use crate::config::{BootstrapSpec, RankSpec, WorkerSpec};
+use crate::config::{BootstrapSpec, HandoffConfig, RankSpec, WorkerSpec};
 use crate::probe::{EngineHandoff, EngineLoad, HandoffProbe, MemberId};
 
 /// A worker that is in the pool, or still leaving it.
@@ -91,14 +91,15 @@ impl Member {
         })
     }
 
-    /// What is to be asked of the engine about handing over by `protocol`.
-    pub fn handoff_probe(&self, protocol: Protocol) -> Option<HandoffProbe> {
+    /// What is to be asked of the engine about handing over as `config` says.
+    pub fn handoff_probe(&self, config: &HandoffConfig) -> Option<HandoffProbe> {
         let BootstrapSpec { host, port, engine_id } = &self.spec.bootstrap;
-        match protocol {
+        let asks = self.spec.role == Some(Role::Prefill) && engine_id.is_none();
+        let address = || format!("{host}:{}", port.unwrap_or(BootstrapSpec::DEFAULT_PORT));
+        match config.protocol {
             Protocol::Sglang => Some(HandoffProbe::Sglang),
-            Protocol::Mooncake if self.spec.role == Some(Role::Prefill) && engine_id.is_none() => {
-                Some(HandoffProbe::Mooncake(format!("{host}:{}", port.unwrap_or(BootstrapSpec::DEFAULT_PORT))))
-            }
+            Protocol::Mooncake if asks => Some(HandoffProbe::Mooncake(address())),
+            Protocol::Nixl if asks && config.is_asked() => Some(HandoffProbe::PerhapsMooncake(address())),
             Protocol::Mooncake | Protocol::Nixl | Protocol::TensorRtLlm | Protocol::Header => None,
         }
     }

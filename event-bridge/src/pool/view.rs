@@ -102,7 +102,8 @@ impl View {
         }
         (self.block_size, self.tokenizer, self.bridge, self.settled) = (block_size, reference, bridge, settled);
         let table = self.table.as_ref().map(|table| table.1.clone()).unwrap_or_default();
-        let manifest = manifest(id, config, block_size, bridge);
+        let handoff = config.handoff.protocol_of(self.table.as_ref().map_or(&[], |(table, _)| &table.targets));
+        let manifest = PoolManifest { handoff, ..manifest(id, config, block_size, bridge) };
         let view = PoolView { manifest, table, table_version: self.version, tokenizer, settled };
         Ok(Told::Now(Box::new(view)))
     }

@@ -27,6 +27,46 @@ pub enum HandoffProbe {
     Sglang,
     /// `/query` of a Mooncake bootstrap server at `host:port`. Only prefill workers have one.
     Mooncake(String),
+    /// The same of an engine that may have none, as it hands over by the NIXL connector.
+    PerhapsMooncake(String),
+}
+
+/// Healthy probes after which an engine that has no bootstrap server is asked for one again.
+const ASKED_EVERY: u32 = 30;
+
+/// What is asked of one engine, over its probes.
+#[derive(Debug)]
+pub(super) struct Question {
+    probe: HandoffProbe,
+    /// Healthy probes since it said that it has no bootstrap server.
+    without: Option<u32>,
+}
+
+impl Question {
+    pub(super) fn new(probe: HandoffProbe) -> Self {
+        Self { probe, without: None }
+    }
+
+    /// It was not healthy: it may be another engine when it is again.
+    pub(super) fn doubt(&mut self) {
+        self.without = None;
+    }
+
+    /// Asks a healthy engine; `None`: it was asked a while ago, and has nothing to say.
+    pub(super) async fn ask(&mut self, worker: &WorkerClient) -> Option<Result<EngineHandoff, String>> {
+        if let Some(probes) = self.without.as_mut().filter(|probes| **probes < ASKED_EVERY) {
+            *probes += 1;
+            return None;
+        }
+        let answer = ask(worker, &self.probe).await;
+        match (&self.probe, &answer) {
+            (HandoffProbe::PerhapsMooncake(_), Err(_)) => {
+                self.without = Some(0);
+                Some(Ok(EngineHandoff::default()))
+            }
+            _ => Some(answer),
+        }
+    }
 }
 
 /// `disaggregation_mode` and its neighbours in SGLang's server information.
@@ -72,11 +112,11 @@ impl EngineHandoff {
 }
 
 /// Asks the engine.
-pub(super) async fn ask(worker: &WorkerClient, probe: &HandoffProbe) -> Result<EngineHandoff, String> {
+async fn ask(worker: &WorkerClient, probe: &HandoffProbe) -> Result<EngineHandoff, String> {
     let text = |error: ProbeError| error.to_string();
     match probe {
         HandoffProbe::Sglang => EngineHandoff::of_sglang(&worker.get("/server_info").await.map_err(text)?),
-        HandoffProbe::Mooncake(address) => {
+        HandoffProbe::Mooncake(address) | HandoffProbe::PerhapsMooncake(address) => {
             let bootstrap = WorkerClient::new(address, worker.timeout());
             let body = bootstrap.get("/query").await.map_err(|error| format!("bootstrap server {address}: {error}"))?;
             EngineHandoff::of_mooncake(&body)
@@ -102,6 +142,42 @@ mod tests {
         let off = EngineHandoff::of_sglang(br#"{"disaggregation_mode":"null"}"#).unwrap();
         assert_eq!(off, EngineHandoff::default());
         assert!(EngineHandoff::of_sglang(b"[]").unwrap_err().contains("/server_info"));
+    }
+
+    /// It has no bootstrap server for most of the time, and that is no error.
+    #[tokio::test]
+    async fn an_engine_that_may_have_a_bootstrap_server_is_asked_now_and_then() {
+        use std::time::Duration;
+
+        use axum::routing::get;
+
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        drop(listener);
+        let worker = WorkerClient::new(&address.to_string(), Duration::from_secs(5));
+        let mut question = Question::new(HandoffProbe::PerhapsMooncake(address.to_string()));
+        assert_eq!(question.ask(&worker).await, Some(Ok(EngineHandoff::default())));
+        for _ in 0..ASKED_EVERY {
+            assert_eq!(question.ask(&worker).await, None);
+        }
+        let router = axum::Router::new().route("/query", get(async || r#"{"0":{"engine_id":"a"}}"#));
+        let listener = tokio::net::TcpListener::bind(address).await.unwrap();
+        let server = tokio::spawn(async move { axum::serve(listener, router).await });
+        for _ in 0..2 {
+            let answer = question.ask(&worker).await.unwrap().unwrap();
+            assert_eq!(answer.engine_ids.get(&0).map(String::as_str), Some("a"));
+        }
+        server.abort();
+        assert!(server.await.unwrap_err().is_cancelled());
+        let mut other = Question::new(HandoffProbe::PerhapsMooncake("127.0.0.1:1".into()));
+        assert_eq!(other.ask(&worker).await, Some(Ok(EngineHandoff::default())));
+        assert_eq!(other.ask(&worker).await, None);
+        other.doubt();
+        assert_eq!(
+            other.ask(&worker).await,
+            Some(Ok(EngineHandoff::default())),
+            "asked again when it is healthy again"
+        );
     }
 
     #[test]

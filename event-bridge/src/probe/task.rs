@@ -6,7 +6,7 @@ use kv_routing::wire::Health;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-use super::handoff::{self, EngineHandoff, HandoffProbe};
+use super::handoff::{EngineHandoff, HandoffProbe, Question};
 use super::health::HealthTracker;
 use super::http::WorkerClient;
 use super::load::EngineLoad;
@@ -72,12 +72,17 @@ pub fn spawn(
     let task = tokio::spawn(async move {
         let Subject { address, engine, ask_sources, .. } = subject;
         let client = WorkerClient::new(&address, config.timeout);
+        let mut handoff = handoff.map(Question::new);
         let mut tracker = HealthTracker::new(config.unhealthy_after);
         let mut question = ask_sources.then(|| SourceQuestion::new(engine, address.socket().ip().to_string()));
         loop {
             let mut report = probe(subject, &client, &config, &mut tracker).await;
-            if let (Some(probe), None) = (&handoff, &report.health_error) {
-                report.handoff = Some(handoff::ask(&client, probe).await);
+            if let Some(question) = &mut handoff {
+                if report.health_error.is_some() {
+                    question.doubt();
+                } else {
+                    report.handoff = question.ask(&client).await;
+                }
             }
             if let Some(question) = &mut question {
                 if report.health_error.is_some() {

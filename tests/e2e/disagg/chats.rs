@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use e2e::bridge::Worker;
-use e2e::disagg::{self, Split};
+use e2e::disagg::{self, Split, with_role};
 use e2e::engine::{self, Engine};
 use e2e::prompt::{self, message};
 use e2e::recorder::Recorder;
 use e2e::stack::{Options, Stack};
-use mock_engine::PdProtocol;
+use mock_engine::{PdProtocol, Role};
 use serde_json::{Value, json};
 
 use super::{PROTOCOLS, config};
@@ -120,6 +120,32 @@ async fn limits_by_their_newer_name_and_demanded_tool_calls_are_handed_over() {
         assert_eq!(split.decoded("mock:fetches_total").await, sent, "{protocol:?}");
         let odd = [envoy.stat("kv_router.handoff.failed").await, envoy.stat("kv_router.handoff.rejected").await];
         assert_eq!(odd, [0, 0], "{protocol:?}");
+    }
+}
+
+/// Roles are told by labels, and the connector by the engines.
+#[tokio::test]
+async fn a_pool_that_is_told_neither_roles_nor_protocol_finds_them() {
+    for protocol in [PdProtocol::Nixl, PdProtocol::Mooncake] {
+        let prefill = Engine::start(with_role(&config(protocol), Role::Prefill)).await;
+        let decode = Engine::start(with_role(&config(protocol), Role::Decode)).await;
+        let labelled = |engine: &Engine, role: &str| {
+            let mut entry = engine.worker().entry();
+            entry.as_object_mut().unwrap().remove("role").expect("a role");
+            entry["labels"] = json!({"llm-d.ai/role": role});
+            entry
+        };
+        let pool = json!({
+            "workers_file": null,
+            "workers": [labelled(&prefill, "prefill"), labelled(&decode, "decode")],
+            "disaggregation": {"eds_file": "prefill-eds.json"},
+        });
+        let options = Options { envoy: disagg::envoy(protocol), pool, ..Options::default() };
+        let mut stack = Stack::start(&[prefill.worker(), decode.worker()], options).await;
+        stack.chat(&document(1, 0, false)).await.expect_ok();
+        let handoff = stack.next_decision().await.handoff.expect("a hand-over");
+        assert_eq!(serde_json::to_value(protocol).unwrap(), handoff.protocol);
+        assert_eq!(decode.metric("mock:fetches_total").await, 1, "{protocol:?}");
     }
 }
 

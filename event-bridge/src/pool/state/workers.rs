@@ -72,7 +72,7 @@ impl State {
         for (member, worker) in joined {
             info!(pool = self.config.name, worker = %worker.address, "worker joined");
             let known = self.membership.members().find(|known| known.id == member);
-            let handoff = known.and_then(|known| known.handoff_probe(self.config.handoff.protocol));
+            let handoff = known.and_then(|known| known.handoff_probe(&self.config.handoff));
             self.runners.probe(member, &worker, handoff);
         }
         for address in slotless {

@@ -9,6 +9,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde_json::{Map, Value, json};
 
+use super::PdProtocol;
 use super::store::{Pull, PullRefusal};
 use crate::http::App;
 
@@ -48,9 +49,12 @@ async fn hand_over(app: &App, pull: &Pull) -> Result<(), PullRefusal> {
     Ok(())
 }
 
-/// As Mooncake's bootstrap server: engine id by data-parallel rank.
-async fn query(State(app): State<Arc<App>>) -> Json<Value> {
+/// As Mooncake's bootstrap server: engine id by data-parallel rank. Other engines have no such path.
+async fn query(State(app): State<Arc<App>>) -> Response {
+    if app.config.transfer.protocol != PdProtocol::Mooncake {
+        return StatusCode::NOT_FOUND.into_response();
+    }
     let ranks: Map<String, Value> =
         (0..app.ranks.len()).map(|rank| (rank.to_string(), json!({"engine_id": app.engine_id(rank)}))).collect();
-    Json(Value::Object(ranks))
+    Json(Value::Object(ranks)).into_response()
 }
