@@ -101,7 +101,7 @@ counters! {
     BridgeTokenized = "bridge_tokenized",
     /// Prefill calls: every one is counted below as `prefills`, `rejected`, `failed` or `unheard`, or is under way.
     HandoffCalls = "handoff.calls",
-    /// Prefill calls that Envoy did not send, without an answer, or answered with 408, 429 or 500 and above.
+    /// Prefill calls that Envoy did not send, without an answer, or answered with 404, 408, 429 or 500 and above.
     HandoffFailed = "handoff.failed",
     /// Prefill calls answered with another 4xx: the request's own fault, and its answer.
     HandoffRejected = "handoff.rejected",

@@ -322,6 +322,8 @@ fn failures() -> Vec<FakeAnswer> {
         answered(503, ""),
         answered(504, "upstream request timeout"),
         answered(429, "{}"),
+        // An adapter that this engine has not loaded, say.
+        answered(404, r#"{"error":{"message":"no such model"}}"#),
         FakeAnswer::reset(),
         answered(200, r#"{"choices":[{"finish_reason":"length"}]}"#),
         answered(200, r#"{"choices":[{"finish_reason":"length"}],"kv_transfer_params":null}"#),
@@ -349,7 +351,7 @@ fn a_failed_prefill_is_tried_once_more_elsewhere_and_then_done_without() {
         assert_eq!((here.requests, here.prefill_tokens, here.decode_blocks), (1, 320, 20));
         stage.finish(0, &exchange);
         nothing_left(&stage);
-        let misconfigured: usize = if case > 3 { 2 } else { 0 };
+        let misconfigured: usize = if case > 4 { 2 } else { 0 };
         let logged =
             stage.envoy.logs.borrow().iter().filter(|(_, line)| line.contains("prefill worker 10.0.0.")).count();
         assert_eq!(logged, misconfigured.min(1), "once in a while");

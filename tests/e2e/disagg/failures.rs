@@ -261,4 +261,15 @@ async fn a_decode_call_that_cannot_connect_goes_to_the_next_engine() {
     }
     assert_eq!(split.decoded("mock:fetches_total").await, 12);
     assert!(split.stack.envoy.stat("kv_router.moved").await > 0, "the dead one was tried");
+    // A policy may say otherwise.
+    let rules = json!({"decode_retries": 0});
+    let once = json!({"version": 1, "policies": {"p": {"mode": "kv", "disaggregation": rules}}, "default": "p"});
+    split.stack.bridge.put_policy(&once).await;
+    let mut refused = 0;
+    for seed in 100..112 {
+        let reply = split.stack.chat(&question(seed)).await;
+        assert!([200, 502].contains(&reply.status.as_u16()), "{} {}", reply.status, reply.text());
+        refused += u64::from(reply.status == 502);
+    }
+    assert!(refused > 0, "the dead one is not tried, or another one after it");
 }

@@ -126,7 +126,8 @@ pub(super) fn answer_status(host: &impl Host, answer: Answer) -> u32 {
     if answer.headers == 0 { 0 } else { status(host.answer_header(":status")) }
 }
 
-/// Whether another target might do better: no answer, the engine's fault, or too busy.
+/// Whether another target might do better: no answer, the engine's fault, too busy, or a model or path that it does not have, which this pool
+/// has.
 pub(super) fn is_failure(status: u32) -> bool {
-    !(200..500).contains(&status) || matches!(status, 408 | 429)
+    !(200..500).contains(&status) || matches!(status, 404 | 408 | 429)
 }
