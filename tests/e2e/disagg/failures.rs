@@ -46,7 +46,13 @@ async fn die_one_by_one(protocol: PdProtocol, same: bool) {
     let mut config = slow(protocol);
     // What an engine has prefilled and not yet handed over dies with it.
     config.transfer.recompute_lost = true;
-    let mut split = Split::start(&config, 2, 2).await;
+    let mut pool = disagg::pool(protocol);
+    if same {
+        // As often as it looks unless it is told otherwise.
+        pool["probe"] = json!({});
+    }
+    let options = Options { envoy: disagg::envoy(protocol), pool, ..Options::default() };
+    let mut split = Split::start_with(&config, 2, 2, options).await;
     let url = split.stack.envoy.url("/v1/chat/completions");
     let traffic = Traffic::start(&url, 12, question);
     more(&traffic, 40).await;

@@ -42,6 +42,14 @@ pub enum PullError {
         /// Its words.
         reason: String,
     },
+    /// Another engine listens there.
+    #[error("prefill engine {address} is gone: {reason}")]
+    Gone {
+        /// Side channel.
+        address: String,
+        /// Words of its successor.
+        reason: String,
+    },
     /// No answer in time.
     #[error("prefill engine {address} did not answer in time")]
     TimedOut {
@@ -53,7 +61,7 @@ pub enum PullError {
 impl PullError {
     /// Whether the blocks are gone with the engine that held them, rather than asked for wrongly.
     pub(crate) fn is_loss(&self) -> bool {
-        matches!(self, Self::Unreachable { .. } | Self::Broken { .. })
+        matches!(self, Self::Unreachable { .. } | Self::Broken { .. } | Self::Gone { .. })
     }
 }
 
@@ -134,5 +142,9 @@ async fn exchange(address: &str, pull: &Pull) -> Result<(), PullError> {
     if status == StatusCode::OK {
         return Ok(());
     }
-    Err(PullError::Refused { address: address.to_owned(), reason: String::from_utf8_lossy(&text).into_owned() })
+    let (address, reason) = (address.to_owned(), String::from_utf8_lossy(&text).into_owned());
+    Err(match status {
+        StatusCode::GONE => PullError::Gone { address, reason },
+        _ => PullError::Refused { address, reason },
+    })
 }

@@ -29,7 +29,9 @@ async fn pull(State(app): State<Arc<App>>, Json(pull): Json<Pull>) -> Response {
         Err(refusal) => {
             app.count_refused_pull();
             tracing::warn!(key = pull.key, %refusal, "pull refused");
-            (StatusCode::CONFLICT, refusal.to_string()).into_response()
+            // Whoever asks for another engine asks for one that is gone.
+            let status = if refusal == PullRefusal::OTHER_ENGINE { StatusCode::GONE } else { StatusCode::CONFLICT };
+            (status, refusal.to_string()).into_response()
         }
     }
 }

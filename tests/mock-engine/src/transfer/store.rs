@@ -43,6 +43,11 @@ pub enum PullRefusal {
     Mismatch(&'static str),
 }
 
+impl PullRefusal {
+    /// This engine has taken the place of the one that is asked for.
+    pub const OTHER_ENGINE: Self = Self::Mismatch("the engine id");
+}
+
 /// Progress of one prefill.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
@@ -163,9 +168,11 @@ impl TransferStore {
 
 impl HeldPrefill {
     fn check(&self, pull: &Pull) -> Result<(), PullRefusal> {
+        if pull.engine_id.as_ref().is_some_and(|id| *id != self.engine_id) {
+            return Err(PullRefusal::OTHER_ENGINE);
+        }
         let same = [
             ("the prompt", pull.digest == self.digest),
-            ("the engine id", pull.engine_id.as_ref().is_none_or(|id| *id == self.engine_id)),
             ("the block list", pull.block_ids.as_ref().is_none_or(|ids| *ids == self.block_ids)),
             ("disagg_request_id", pull.number == self.number),
             ("the first answer token", pull.first_token.is_none_or(|token| token == self.first_token)),
