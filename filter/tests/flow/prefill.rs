@@ -217,6 +217,26 @@ fn a_prefill_that_fails_beside_its_decode_call_ends_both() {
     }
 }
 
+/// An answer that has begun cannot be another one.
+#[test]
+fn a_prefill_that_fails_after_the_headers_of_its_decode_call_leaves_the_end_to_the_engine() {
+    for status in [503, 400] {
+        let mut stage = stage(Protocol::Sglang);
+        let exchange = stage.prompt(0..320);
+        let number = call(&stage, &exchange).number;
+        let Thread { host, vm, .. } = &mut stage.threads[0];
+        exchange.response(host, vm, 200, Some(DECODE[0]));
+        exchange.answer(host, vm, number, FakeAnswer::of(status, b"{}"));
+        assert_eq!(reply_status(&stage, &exchange), None);
+        let Thread { host, vm, .. } = &mut stage.threads[0];
+        exchange.response_body(host, vm, b"data: {\"error\":{}}\n\n", true);
+        exchange.done(host, vm);
+        nothing_left(&stage);
+        let counted = ["failed", "rejected", "unheard"].map(|name| stage.envoy.count(&format!("handoff.{name}")));
+        assert_eq!(counted, [0, 0, 1]);
+    }
+}
+
 #[test]
 fn a_failed_pair_is_repeated_as_often_as_the_policy_says() {
     for (attempt, repeats) in [("1", true), ("2", true), ("3", false), ("no number", true)] {

@@ -216,6 +216,40 @@ async fn a_prefill_that_fails_beside_its_decode_call_is_told_at_once() {
     expect_no_bookings(&split).await;
 }
 
+/// Bodies wait in the memory of a VM: each thread lets one of them wait here.
+#[tokio::test]
+async fn prefill_calls_beyond_the_bound_are_refused_or_spared() {
+    const AT_ONCE: u64 = 12;
+    let mut config = config(PdProtocol::Nixl);
+    config.speed = Speed { prefill_tokens_per_s: 1_000.0, decode_ms_per_token: 1.0, speedup: 1.0 };
+    let split = Split::start(&config, 1, 1).await;
+    let url = split.stack.envoy.url("/v1/chat/completions");
+    for (round, over) in (0..).zip(["reject", "aggregated"]) {
+        let rules = json!({"max_waits": 1, "over_limit": over});
+        let policy = json!({"version": 1, "policies": {"p": {"mode": "kv", "disaggregation": rules}}, "default": "p"});
+        split.stack.bridge.put_policy(&policy).await;
+        let traffic = Traffic::start(&url, AT_ONCE as usize, move |serial| question(round * 1_000 + serial));
+        more(&traffic, AT_ONCE).await;
+        let (mut served, mut refused) = (0, 0);
+        for reply in traffic.stop().await {
+            let reply = reply.expect("an answer");
+            match reply.status.as_u16() {
+                200 => served += 1,
+                503 => {
+                    refused += 1;
+                    assert!(reply.text().contains("prefill: too many prefill calls"), "{}", reply.text());
+                    assert_eq!(reply.headers["retry-after"], "1");
+                }
+                other => panic!("{other} {}", reply.text()),
+            }
+        }
+        assert!(served > 0 && (refused > 0) == (over == "reject"), "{over}: {served} served, {refused} refused");
+    }
+    let envoy = &split.stack.envoy;
+    assert!(envoy.stat("kv_router.handoff.over_limit").await > envoy.stat("kv_router.handoff.refused").await);
+    expect_no_bookings(&split).await;
+}
+
 /// Envoy has no prefill endpoint where the filter knows some: calls fail before they are sent, and the VM survives it.
 #[tokio::test]
 async fn an_empty_prefill_cluster_is_a_failed_prefill() {
