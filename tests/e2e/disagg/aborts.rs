@@ -208,3 +208,24 @@ async fn a_client_that_leaves_while_its_decode_call_connects_leaves_nothing_behi
     .await;
     expect_no_bookings(&split).await;
 }
+
+/// A prefill call asks for one token, whatever the client asks for: the decode engine is the first to see what is wrong with that.
+#[tokio::test]
+async fn bodies_that_only_the_decode_engine_refuses_leave_nothing_behind() {
+    for protocol in [PdProtocol::Nixl, PdProtocol::Mooncake, PdProtocol::Trtllm] {
+        let split = Split::start(&measured(protocol), 1, 1).await;
+        let mut document = prompt::question("mock", 1, 200);
+        document["max_tokens"] = 0.into();
+        let reply = split.stack.chat(&document).await;
+        assert_eq!(reply.status, StatusCode::BAD_REQUEST, "{}", reply.text());
+        assert!(reply.text().contains("max_tokens"), "{}", reply.text());
+        // Well before the engine frees them by itself.
+        wait::until("no held blocks", HOLD / 2, async || (split.held_blocks() == 0).then_some(())).await;
+        wait::until("the answer to the call that freed them", HOLD, async || {
+            (split.stack.envoy.stat("kv_router.handoff.freed").await == 1).then_some(())
+        })
+        .await;
+        assert_eq!(split.pulled().await, 1, "{protocol:?}");
+        expect_no_bookings(&split).await;
+    }
+}
