@@ -21,13 +21,15 @@ struct Arguments {
 #[tokio::main]
 async fn main() -> Result<()> {
     let Arguments { seconds, keep_readme } = Arguments::parse();
+    println!("starting Envoy");
+    let ready = path::ready().await;
     let scene = Scene::start().await?;
     let mut outcomes = Vec::new();
     for case in Case::ALL {
         println!("measuring {} tokens, {:?}", case.tokens, case.unique);
         outcomes.push(case.measure(&scene, seconds).await?);
     }
-    let table = path::render(&outcomes);
+    let table = path::render(&outcomes) + &path::render_ready(ready);
     println!("\n{table}");
     if !keep_readme {
         readme::write("bench-path", &table)?;

@@ -1,6 +1,7 @@
 //! What the filter adds to a request: Envoy with it, the same Envoy without it, and the worker directly.
 
 mod scene;
+mod start;
 mod table;
 
 use std::time::Duration;
@@ -11,6 +12,7 @@ use crate::bodies::{self, Bodies, Unique};
 use crate::cpu;
 use crate::load::{Load, Report};
 pub use scene::Scene;
+pub use start::{ready, render_ready};
 pub use table::render;
 
 const PATH: &str = "/v1/chat/completions";

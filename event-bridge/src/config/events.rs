@@ -5,8 +5,8 @@ use std::fmt;
 use super::endpoint::WorkerAddress;
 use super::error::Problem;
 use super::pool::EngineKind;
-use super::raw::{RawEventSource, RawEvents, RawGapPolicy, RawWorkerEvents};
-use crate::ingest::GapPolicy;
+use super::raw::{RawEventSource, RawEvents, RawGapPolicy, RawParityPolicy, RawWorkerEvents};
+use crate::ingest::{GapPolicy, ParityPolicy};
 
 /// Port vLLM and SGLang publish on unless told otherwise.
 const DEFAULT_PORT: u16 = 5557;
@@ -84,11 +84,23 @@ pub struct EventDefaults {
     pub topic: String,
     /// What happens to a target's index when batches are lost for good.
     pub gap_policy: GapPolicy,
+    /// What comes of prompts that a target answered and does not announce.
+    pub parity_policy: ParityPolicy,
 }
 
 impl EventDefaults {
     pub(super) fn resolve(raw: RawEvents, engine: EngineKind, field: &str) -> Result<Self, Problem> {
-        let RawEvents { enabled, source, port, port_offset, replay_port, replay_port_offset, topic, gap_policy } = raw;
+        let RawEvents {
+            enabled,
+            source,
+            port,
+            port_offset,
+            replay_port,
+            replay_port_offset,
+            topic,
+            gap_policy,
+            parity,
+        } = raw;
         let ports = [port.is_some(), port_offset.is_some(), replay_port.is_some(), replay_port_offset.is_some()];
         let has_sockets = ports.contains(&true) || topic.is_some();
         let origin = match (source, engine) {
@@ -113,6 +125,10 @@ impl EventDefaults {
             gap_policy: match gap_policy {
                 None | Some(RawGapPolicy::Clear) => GapPolicy::Clear,
                 Some(RawGapPolicy::Keep) => GapPolicy::Keep,
+            },
+            parity_policy: match parity {
+                None | Some(RawParityPolicy::Enforce) => ParityPolicy::Enforce,
+                Some(RawParityPolicy::Report) => ParityPolicy::Report,
             },
         })
     }

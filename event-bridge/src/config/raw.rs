@@ -174,6 +174,7 @@ pub(super) struct RawEvents {
     pub(super) replay_port_offset: Option<i32>,
     pub(super) topic: Option<String>,
     pub(super) gap_policy: Option<RawGapPolicy>,
+    pub(super) parity: Option<RawParityPolicy>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -181,6 +182,13 @@ pub(super) struct RawEvents {
 pub(super) enum RawGapPolicy {
     Clear,
     Keep,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum RawParityPolicy {
+    Enforce,
+    Report,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]

@@ -76,10 +76,11 @@ fn the_example_states_the_defaults() {
     // An empty object and none at all mean the same to templates.
     let chat = crate::tokenizer::RenderOptions { default_kwargs: String::new(), ..example.chat.clone() };
     assert_eq!((example.chat.default_kwargs.as_str(), chat), ("{}", minimal.chat.clone()));
-    let EventDefaults { enabled, origin, port, replay: _, topic, gap_policy } = &minimal.worker_defaults.events;
+    let EventDefaults { enabled, origin, port, replay: _, topic, gap_policy, parity_policy } =
+        &minimal.worker_defaults.events;
     let events = &example.worker_defaults.events;
     assert_eq!((enabled, origin, port, topic), (&events.enabled, &events.origin, &events.port, &events.topic));
-    assert_eq!(gap_policy, &events.gap_policy);
+    assert_eq!((gap_policy, parity_policy), (&events.gap_policy, &events.parity_policy));
 }
 
 #[test]
@@ -144,6 +145,7 @@ fn a_refused_file_names_field_and_fix() {
             &["pools[0].limits.max_pool_engine_blocks", "max_engine_blocks"],
         ),
         (pool("workers: [], events: {gap_policy: forget}"), &["pools[0].events.gap_policy", "keep"]),
+        (pool("workers: [], events: {parity: ignore}"), &["pools[0].events.parity", "report"]),
         (pool("workers: [], engine: trtllm, adapters: [a]"), &["pools[0].adapters", "events.enabled: false"]),
         (pool("workers: [], chat: {utc_offset_minutes: 9000}"), &["pools[0].chat.utc_offset_minutes"]),
         (pool("workers: [], chat: {content_format: xml}"), &["pools[0].chat.content_format", "openai"]),

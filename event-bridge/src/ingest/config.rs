@@ -15,6 +15,16 @@ pub enum GapPolicy {
     Keep,
 }
 
+/// What comes of prompts whose blocks an engine does not announce.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ParityPolicy {
+    /// The target's blocks count for nothing.
+    #[default]
+    Enforce,
+    /// It is told, and the target's blocks count as before.
+    Report,
+}
+
 /// Settings of a pool's ingest.
 #[derive(Clone, Copy, Debug)]
 pub struct IngestConfig {
@@ -27,6 +37,8 @@ pub struct IngestConfig {
     pub min_block_tokens: u32,
     /// See [`GapPolicy`].
     pub gap_policy: GapPolicy,
+    /// See [`ParityPolicy`].
+    pub parity_policy: ParityPolicy,
     /// Blocks with unknown parents kept per target.
     pub max_orphans: u32,
     /// Engine pages kept per target; a target that announces more is cleared, since no engine holds that many.
@@ -52,6 +64,7 @@ impl Default for IngestConfig {
             expected_block_size: None,
             min_block_tokens: 8,
             gap_policy: GapPolicy::default(),
+            parity_policy: ParityPolicy::default(),
             max_orphans: 65_536,
             max_pages: 16 << 20,
             max_pool_pages: 64 << 20,

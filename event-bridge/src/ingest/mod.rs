@@ -24,7 +24,7 @@ mod target;
 #[cfg(test)]
 mod tests;
 
-pub use config::{EngineSays, GapPolicy, IngestConfig, SourceSpec};
+pub use config::{EngineSays, GapPolicy, IngestConfig, ParityPolicy, SourceSpec};
 pub use parity::{Cause, Finding, ParityCounts, Vocabulary};
 pub use pool::{Action, Ingest};
 pub use report::{Parity, Reason, SourceReport};

@@ -11,7 +11,7 @@ use super::bounds::Kept;
 use super::parity::{Absence, Evidence, Finding, Verifier, Vocabulary};
 use super::residency::{Blocks, Bounds, Context, Residency};
 use super::sequence::{Access, Batch, Era, Origin, Sequencer, Standing, Step, Verdict};
-use super::{EngineSays, IngestConfig, Parity, Reason, Saved, SourceReport, SourceSpec};
+use super::{EngineSays, IngestConfig, Parity, ParityPolicy, Reason, Saved, SourceReport, SourceSpec};
 use crate::engine::{Event, EventFault, PolledKind, decode_batch, decode_polled_event};
 use crate::stream::{ReplayId, StreamEvent};
 
@@ -23,6 +23,7 @@ pub(super) struct Target {
     sequencer: Sequencer,
     residency: Residency,
     parity: Verifier,
+    parity_policy: ParityPolicy,
     /// Largest attention window seen, where events name one.
     window: Option<u64>,
     /// A polled engine's process has told of changes, so that its caches have all been made.
@@ -73,6 +74,7 @@ impl Target {
             sequencer: Sequencer::new(access, config.gap_policy, config.audit_every, config.max_held_bytes),
             residency: Residency::new(slot, config.secret, bounds),
             parity: Verifier::default(),
+            parity_policy: config.parity_policy,
             window: None,
             has_changed: false,
             healed: false,
@@ -397,7 +399,7 @@ impl Target {
 
     /// State, and why.
     pub(super) fn state(&self) -> (SourceState, Reason) {
-        if let Parity::Failed(cause) = self.parity.verdict() {
+        if let (Parity::Failed(cause), ParityPolicy::Enforce) = (self.parity.verdict(), self.parity_policy) {
             return (SourceState::Mismatch, Reason::ParityFailed(cause));
         }
         match self.sequencer.standing() {
@@ -409,7 +411,8 @@ impl Target {
                 (Some(reason), _) => (SourceState::Warm, reason),
                 (None, Parity::Shown) if self.parity.is_partial() => (SourceState::Warm, Reason::ParityPartial),
                 (None, Parity::Shown) => (SourceState::Exact, Reason::InOrder),
-                (None, _) => (SourceState::Unverified, Reason::ParityUnknown),
+                (None, Parity::Failed(cause)) => (SourceState::Unverified, Reason::ParityFailed(cause)),
+                (None, Parity::Unknown) => (SourceState::Unverified, Reason::ParityUnknown),
             },
         }
     }

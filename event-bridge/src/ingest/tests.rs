@@ -11,7 +11,11 @@ const SLOT: Slot = Slot(2);
 
 /// A pool with one target whose parity was shown, connected.
 fn following(spec: SourceSpec) -> Ingest {
-    let mut ingest = Ingest::new(IngestConfig::default());
+    following_with(spec, IngestConfig::default())
+}
+
+fn following_with(spec: SourceSpec, config: IngestConfig) -> Ingest {
+    let mut ingest = Ingest::new(config);
     ingest.add_target(SLOT, spec);
     ingest.set_parity(SLOT, Parity::Shown);
     ingest.handle(SLOT, StreamEvent::Connected, Instant::now());
@@ -51,6 +55,21 @@ fn held(ingest: &Ingest, tier: Tier) -> usize {
 fn state(ingest: &Ingest) -> (SourceState, Reason) {
     let report = ingest.report(SLOT).unwrap();
     (report.state, report.reason)
+}
+
+#[test]
+fn failed_parity_takes_the_target_out_of_the_choice_or_is_only_told() {
+    for (parity_policy, expected) in
+        [(ParityPolicy::Enforce, SourceState::Mismatch), (ParityPolicy::Report, SourceState::Unverified)]
+    {
+        let spec = SourceSpec { polled: true, ..SourceSpec::default() };
+        let mut ingest = following_with(spec, IngestConfig { parity_policy, ..IngestConfig::default() });
+        poll(&mut ingest, 0, 4096, created());
+        ingest.set_parity(SLOT, Parity::Failed(Cause::Template));
+        assert_eq!(state(&ingest), (expected, Reason::ParityFailed(Cause::Template)));
+        ingest.set_parity(SLOT, Parity::Shown);
+        assert_eq!(state(&ingest), (SourceState::Exact, Reason::InOrder));
+    }
 }
 
 #[test]

@@ -102,6 +102,7 @@ impl State {
             max_pages: config.limits.max_engine_blocks,
             max_pool_pages: usize::try_from(config.limits.max_pool_engine_blocks).unwrap_or(usize::MAX),
             gap_policy: config.worker_defaults.events.gap_policy,
+            parity_policy: config.worker_defaults.events.parity_policy,
             expected_block_size: config.block_size,
             // The standard library's way to a random number.
             secret: RandomState::new().hash_one(epoch.0),
