@@ -1,7 +1,7 @@
 //! Changing members of a JSON object without touching any other byte.
 
 use super::HandoffError;
-use crate::openai::json::members;
+use crate::openai::json::{ObjectMember, members};
 
 /// A change of one member. Of duplicate keys all are changed: which one counts is the reader's business.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +24,11 @@ impl Edit {
 
 /// `body` with `edits` made.
 pub(super) fn edit(body: &[u8], edits: &[Edit]) -> Result<Vec<u8>, HandoffError> {
-    let members = members(body).map_err(HandoffError::Body)?;
+    Ok(edit_members(body, &members(body).map_err(HandoffError::Body)?, edits))
+}
+
+/// The same of a body whose `members` are known.
+fn edit_members(body: &[u8], members: &[ObjectMember<'_>], edits: &[Edit]) -> Vec<u8> {
     let piece = |range: std::ops::Range<usize>| body.get(range).unwrap_or_default();
     let opening = match members.first() {
         Some(first) => first.start,
@@ -35,7 +39,7 @@ pub(super) fn edit(body: &[u8], edits: &[Edit]) -> Result<Vec<u8>, HandoffError>
     out.extend_from_slice(piece(0..opening));
     let mut written = false;
     let mut after_previous = opening;
-    for member in &members {
+    for member in members {
         let change = edits.iter().find(|edit| edit.key() == member.key);
         let separator = piece(after_previous..member.start);
         after_previous = member.value.end;
@@ -67,7 +71,7 @@ pub(super) fn edit(body: &[u8], edits: &[Edit]) -> Result<Vec<u8>, HandoffError>
         }
     }
     out.extend_from_slice(piece(after_previous..body.len()));
-    Ok(out)
+    out
 }
 
 /// How an engine takes a body that asks for one token.
@@ -84,8 +88,9 @@ pub(super) struct OneToken {
 pub(super) fn one_token(body: &[u8], how: OneToken, mut more: Vec<Edit>) -> Result<Vec<u8>, HandoffError> {
     let one = || b"1".to_vec();
     let (mut newer, mut demands) = (false, false);
-    for member in members(body).map_err(HandoffError::Body)? {
-        let value = body.get(member.value).unwrap_or_default();
+    let members = members(body).map_err(HandoffError::Body)?;
+    for member in &members {
+        let value = body.get(member.value.clone()).unwrap_or_default();
         newer |= member.key == "max_completion_tokens";
         demands |= member.key == "tool_choice" && (value == b"\"required\"" || value.first() == Some(&b'{'));
     }
@@ -101,7 +106,7 @@ pub(super) fn one_token(body: &[u8], how: OneToken, mut more: Vec<Edit>) -> Resu
         // Not `auto`, which needs settings of the engine, nor `none`, which may take the tools out of the prompt.
         more.push(Edit::Replace("tool_choice", b"null".to_vec()));
     }
-    edit(body, &more)
+    Ok(edit_members(body, &members, &more))
 }
 
 /// `text` as a JSON string.

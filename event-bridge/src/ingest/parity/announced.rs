@@ -2,14 +2,14 @@
 
 use std::collections::VecDeque;
 
-use kv_routing::block::{BlockSize, HashSeed, SequenceHash, TokenId};
+use kv_routing::block::{BlockSize, HEAD_TOKENS, HashSeed, SequenceHash, TokenId};
 
 use crate::engine::Stored;
 use crate::ingest::residency::hash_seed;
 
 /// Beginnings of chains kept, and tokens of each.
 const ROOTS: usize = 32;
-const ROOT_TOKENS: usize = 256;
+const ROOT_TOKENS: usize = HEAD_TOKENS;
 /// Continuations kept, and tokens of each.
 const CONTINUATIONS: usize = 128;
 const CONTINUATION_TOKENS: usize = 64;

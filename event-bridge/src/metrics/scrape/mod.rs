@@ -48,6 +48,9 @@ pub fn text(
     Ok(text)
 }
 
+/// Name, help and value of a metric.
+type Row<T> = (&'static str, &'static str, T);
+
 type Gauges = Family<Labels, Gauge<f64, AtomicU64>>;
 type Counters = Family<Labels, Counter>;
 
@@ -66,6 +69,18 @@ impl Scrape {
     fn count(&mut self, name: &'static str, help: &'static str, labels: &Labels, value: u64) {
         let (_, family) = self.counters.entry(name).or_insert_with(|| (help, Counters::default()));
         family.get_or_create(labels).inc_by(value);
+    }
+
+    fn gauges<const N: usize>(&mut self, labels: &Labels, rows: [Row<f64>; N]) {
+        for (name, help, value) in rows {
+            self.gauge(name, help, labels, value);
+        }
+    }
+
+    fn counts<const N: usize>(&mut self, labels: &Labels, rows: [Row<u64>; N]) {
+        for (name, help, value) in rows {
+            self.count(name, help, labels, value);
+        }
     }
 }
 

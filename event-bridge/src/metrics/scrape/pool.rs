@@ -28,83 +28,91 @@ impl Scrape {
             labels,
             index.evicted_blocks,
         );
-        for (name, help, value) in [
-            ("index_blocks", "Distinct blocks in the pool's index", index.blocks as f64),
-            ("index_runs", "Runs (unbranched chains of blocks) in the pool's index", index.runs as f64),
-            (
-                "index_holder_blocks",
-                "Sum over the index's blocks of the targets that hold each",
-                index.holder_blocks as f64,
-            ),
-            ("index_pages", "Pages the pool's index is published in", index.pages as f64),
-            (
-                "index_max_blocks",
-                "Most distinct blocks the pool's index may have (limits.max_blocks)",
-                pool.max_blocks as f64,
-            ),
-            (
-                "index_page_bytes",
-                "Estimated size of all published pages of the pool, in bytes",
-                index.page_bytes as f64,
-            ),
-            ("index_bytes", "Estimated memory of the pool's index in the bridge, in bytes", index.bytes as f64),
-        ] {
-            self.gauge(name, help, labels, value);
-        }
+        self.gauges(
+            labels,
+            [
+                ("index_blocks", "Distinct blocks in the pool's index", index.blocks as f64),
+                ("index_runs", "Runs (unbranched chains of blocks) in the pool's index", index.runs as f64),
+                (
+                    "index_holder_blocks",
+                    "Sum over the index's blocks of the targets that hold each",
+                    index.holder_blocks as f64,
+                ),
+                ("index_pages", "Pages the pool's index is published in", index.pages as f64),
+                (
+                    "index_max_blocks",
+                    "Most distinct blocks the pool's index may have (limits.max_blocks)",
+                    pool.max_blocks as f64,
+                ),
+                (
+                    "index_page_bytes",
+                    "Estimated size of all published pages of the pool, in bytes",
+                    index.page_bytes as f64,
+                ),
+                ("index_bytes", "Estimated memory of the pool's index in the bridge, in bytes", index.bytes as f64),
+            ],
+        );
     }
 
     fn block_size(&mut self, pool: &PoolSnapshot, labels: &Labels) {
         let block_size = pool.block_size.map_or(0, |size| size.tokens());
         let disagrees = pool.block_size.is_some_and(|size| pool.expected_block_size.is_some_and(|want| want != size));
-        for (name, help, value) in [
-            (
-                "block_size_tokens",
-                "Tokens per block, learned from the engines' events; 0: none yet",
-                f64::from(block_size),
-            ),
-            (
-                "block_size_mismatch",
-                "1 while the block size learned from events differs from the configured one",
-                flag(disagrees),
-            ),
-        ] {
-            self.gauge(name, help, labels, value);
-        }
+        self.gauges(
+            labels,
+            [
+                (
+                    "block_size_tokens",
+                    "Tokens per block, learned from the engines' events; 0: none yet",
+                    f64::from(block_size),
+                ),
+                (
+                    "block_size_mismatch",
+                    "1 while the block size learned from events differs from the configured one",
+                    flag(disagrees),
+                ),
+            ],
+        );
     }
 
     /// Files that are watched and written.
     fn files(&mut self, pool: &PoolSnapshot, labels: &Labels) {
         let refused = pool.counters.refused_workers;
         self.count("workers_files_refused", "Versions of the workers file that were refused", labels, refused);
-        for (name, help, value) in [
-            (
-                "workers_file_refused",
-                "1 while the latest workers file is refused and the one before is in force",
-                flag(pool.workers_error.is_some()),
-            ),
-            ("endpoint_file_failed", "1 while Envoy's endpoint file cannot be written", flag(pool.eds_error.is_some())),
-        ] {
-            self.gauge(name, help, labels, value);
-        }
+        self.gauges(
+            labels,
+            [
+                (
+                    "workers_file_refused",
+                    "1 while the latest workers file is refused and the one before is in force",
+                    flag(pool.workers_error.is_some()),
+                ),
+                (
+                    "endpoint_file_failed",
+                    "1 while Envoy's endpoint file cannot be written",
+                    flag(pool.eds_error.is_some()),
+                ),
+            ],
+        );
     }
 
     fn tokenizer(&mut self, pool: &PoolSnapshot, labels: &Labels) {
         let loaded = matches!(pool.tokenizer, TokenizerStatus::Loaded(_) | TokenizerStatus::NotConfigured);
-        for (name, help, value) in [
-            (
-                "tokenizer_by_bridge",
-                "1 while the bridge tokenizes this pool's prompts, since the filter cannot",
-                flag(matches!(pool.tokenizer, TokenizerStatus::Bridge(_))),
-            ),
-            (
-                "tokenizer_without_chats",
-                "1 while no chat of this pool's model can be rendered exactly, see /workers",
-                flag(pool.chats_problem.is_some()),
-            ),
-            ("tokenizer_ready", "1 while the filter has the pool's tokenizer, or none is configured", flag(loaded)),
-        ] {
-            self.gauge(name, help, labels, value);
-        }
+        self.gauges(
+            labels,
+            [
+                (
+                    "tokenizer_by_bridge",
+                    "1 while the bridge tokenizes this pool's prompts, since the filter cannot",
+                    flag(matches!(pool.tokenizer, TokenizerStatus::Bridge(_))),
+                ),
+                (
+                    "tokenizer_without_chats",
+                    "1 while no chat of this pool's model can be rendered exactly, see /workers",
+                    flag(pool.chats_problem.is_some()),
+                ),
+                ("tokenizer_ready", "1 while the filter has the pool's tokenizer, or none is configured", flag(loaded)),
+            ],
+        );
         let results = [Outcome::AGREES, Outcome::DIFFERS, Outcome::UNANSWERED];
         for result in results.into_iter().filter(|_| pool.checks_with_engine) {
             let count = pool.checks.values().filter(|outcome| outcome.as_str() == result).count();
@@ -118,22 +126,23 @@ impl Scrape {
     }
 
     fn decisions(&mut self, pool: &PoolSnapshot, labels: &Labels) {
-        for (name, help, value) in [
-            ("decisions", "Routing decisions of this pool reported by Envoys", pool.counters.decisions),
-            ("decision_prompt_tokens", "Prompt tokens of all reported decisions", pool.counters.prompt_tokens),
-            (
-                "decision_predicted_blocks",
-                "Prompt blocks that reported decisions expected to find cached on their target",
-                pool.counters.predicted_blocks,
-            ),
-            (
-                "targets_without_slot",
-                "Targets left out of the table because all slots are taken",
-                pool.counters.slotless,
-            ),
-        ] {
-            self.count(name, help, labels, value);
-        }
+        self.counts(
+            labels,
+            [
+                ("decisions", "Routing decisions of this pool reported by Envoys", pool.counters.decisions),
+                ("decision_prompt_tokens", "Prompt tokens of all reported decisions", pool.counters.prompt_tokens),
+                (
+                    "decision_predicted_blocks",
+                    "Prompt blocks that reported decisions expected to find cached on their target",
+                    pool.counters.predicted_blocks,
+                ),
+                (
+                    "targets_without_slot",
+                    "Targets left out of the table because all slots are taken",
+                    pool.counters.slotless,
+                ),
+            ],
+        );
     }
 
     fn member(&mut self, pool: &PoolSnapshot, member: &Member) {

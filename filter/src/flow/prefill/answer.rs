@@ -60,7 +60,7 @@ impl Flow {
         };
         count_answer(vm, host, Some(&call), status);
         call.end(vm, is_failure(status));
-        let computed = (200..400).contains(&status);
+        let computed = is_done(status);
         routed.settle(vm, host, computed, millis(host.now_nanos()));
         if computed {
             self.state = State::Routed(routed);
@@ -124,6 +124,11 @@ pub(super) fn count_answer(vm: &Vm, host: &impl Host, call: Option<&Call>, statu
 /// 0 for a call that was reset.
 pub(super) fn answer_status(host: &impl Host, answer: Answer) -> u32 {
     if answer.headers == 0 { 0 } else { status(host.answer_header(":status")) }
+}
+
+/// Whether the engine did what it was asked.
+pub(super) fn is_done(status: u32) -> bool {
+    (200..400).contains(&status)
 }
 
 /// Whether another target might do better: no answer, the engine's fault, too busy, or a model or path that it does not have, which this pool

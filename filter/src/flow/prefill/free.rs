@@ -6,7 +6,7 @@ use kv_routing::handoff::release_body;
 use kv_routing::policy::{BookingRequest, Checkpoints};
 use kv_routing::wire::{TargetEntry, UnixMillis};
 
-use super::answer::answer_status;
+use super::answer::{answer_status, is_done};
 use super::call::Call;
 use super::send::call_engine;
 use super::transfer;
@@ -100,8 +100,7 @@ impl Flow {
         freeing: Freeing,
         answer: Answer,
     ) -> Next {
-        let done = (200..400).contains(&answer_status(host, answer));
-        freeing.end(vm, host, done);
+        freeing.end(vm, host, is_done(answer_status(host, answer)));
         Next::Answered
     }
 }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use kv_routing::wire::UnixMillis;
 
-use super::answer::{answer_status, count_answer, is_failure};
+use super::answer::{answer_status, count_answer, is_done, is_failure};
 use super::{Freeing, Handing};
 use crate::counters::Counter;
 use crate::flow::{Flow, Next, State, Unrouted, millis};
@@ -49,7 +49,7 @@ impl Flow {
         answer: Answer,
     ) -> Next {
         let status = answer_status(host, answer);
-        let done = (200..400).contains(&status);
+        let done = is_done(status);
         count_answer(vm, host, handing.call.as_ref(), status);
         handing.end_call(vm, host, done, is_failure(status));
         let body = if done { handing.left_body(vm, host, &host.answer_body(answer.body)) } else { None };

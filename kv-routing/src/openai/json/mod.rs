@@ -20,7 +20,7 @@ use std::borrow::Cow;
 use thiserror::Error;
 
 pub use build::to_value;
-pub(crate) use members::{elements, members};
+pub(crate) use members::{Member as ObjectMember, elements, members};
 pub(crate) use number::Number;
 use unescaped::Unescaped;
 
